@@ -218,6 +218,15 @@ impl Journal {
         self.group.as_ref()
     }
 
+    /// From now on the node leads its group: what it changes is proposed, and not what came from the group before.
+    pub(crate) fn lead(&self) {
+        let mut incoming = self.incoming.lock();
+        self.take(&mut incoming, &mut Vec::new());
+        if let Some(group) = &self.group {
+            group.lead();
+        }
+    }
+
     /// Whether this is the journal of a node that does not lead its group any more: nothing of it may be believed.
     pub fn is_deposed(&self) -> bool {
         self.group.as_ref().is_some_and(|group| group.progress().is_lost)

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use script::ResourceUsage;
-use store::Transaction;
+use store::{Transaction, TransactionError};
+use store_engine::CommandError;
 
 use super::attempt::{Attempt, run_once};
 use super::call::ScriptCall;
-use super::circumstances::{Collects, RetryReason, RunContext};
+use super::circumstances::{Collects, Patience, RetryReason, RunContext};
 use super::dry_run;
 use super::errors::ScriptError;
 use super::host::{Locked, ScriptHost};
@@ -29,6 +30,7 @@ pub(super) struct Attempts {
     /// Its last calls go with its end.
     leaves: bool,
     snapshot: Option<RunContext>,
+    patience: Patience,
 }
 
 impl Attempts {
@@ -40,6 +42,7 @@ impl Attempts {
             opens: call.trace.is_none() && call.program.stats().may_open(),
             leaves: call.trace.is_none(),
             snapshot: None,
+            patience: Patience::default(),
         }
     }
 
@@ -62,6 +65,20 @@ impl Attempts {
         self.opens = false;
         self.collects = self.collects.after(&retry);
         self.locks.widen(held, retry.conflict());
+    }
+
+    /// For the next round, after the leader of a group of replicas was lost; an error if that takes too long.
+    pub async fn after_leader(
+        &mut self,
+        telemetry: &Telemetry,
+        call: &ScriptCall<'_>,
+        error: CommandError,
+    ) -> Result<(), ScriptError> {
+        if !self.patience.is_left().await {
+            return Err(ScriptError::NodeLost(error));
+        }
+        self.repeat(telemetry, call, None, RetryReason::Leader(error));
+        Ok(())
     }
 
     /// For the next round, after what was to go with its end could not be done.
@@ -104,7 +121,13 @@ pub(super) async fn run_atomic(
             Some(txn) => txn,
             None => {
                 let lock = attempts.locks.lock(&server.store, now_ms, Vec::new());
-                server.telemetry.counters.lock_waits.of(lock).await?
+                match server.telemetry.counters.lock_waits.of(lock).await {
+                    Err(TransactionError::LeaderLost(error)) => {
+                        attempts.after_leader(&server.telemetry, call, error).await?;
+                        continue;
+                    }
+                    locked => locked?,
+                }
             }
         };
         if call.is_dry() || tells {
@@ -140,6 +163,11 @@ pub(super) async fn run_atomic(
         if let Some(RetryReason::Node(error)) = retry {
             call.note(&server.telemetry, Ended::WithError, &usage);
             return Err(ScriptError::NodeLost(error));
+        }
+        if let Some(RetryReason::Leader(error)) = retry {
+            drop(host);
+            attempts.after_leader(&server.telemetry, call, error).await?;
+            continue;
         }
         if let Some(RetryReason::Limit(limit)) = retry {
             call.note(&server.telemetry, Ended::ByLimit, &usage);

@@ -172,7 +172,10 @@ impl ScriptCall<'_> {
                 RetryReason::Lock(Conflict::Everything | Conflict::Limit(_)) => ("everything", None),
                 RetryReason::Order => ("order", None),
                 // Nothing was done that could be recorded.
-                RetryReason::Begin | RetryReason::Limit(_) | RetryReason::Node(_) => return,
+                RetryReason::Begin
+                | RetryReason::Limit(_)
+                | RetryReason::Node(_)
+                | RetryReason::Leader(_) => return,
             };
             trace.snapshot().reruns.push(Rerun { why, key });
         }

@@ -1,9 +1,10 @@
 //! What all rounds of an atomic unit see alike, and what one may lack, so that there is another.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use store::{Conflict, LimitReached};
 use store_engine::CommandError;
+use tokio::time::sleep;
 
 use crate::config::AutoAsync;
 use crate::server::Server;
@@ -70,6 +71,28 @@ pub(super) enum RetryReason {
     Limit(LimitReached),
     /// A node that has part of the transaction: it cannot be repeated, and nothing was done.
     Node(CommandError),
+    /// The leader of a group of replicas that has part of it: the next one may do it, unless that takes too long.
+    Leader(CommandError),
+}
+
+/// How long a transaction is begun again because a group of replicas gets another leader.
+#[derive(Default)]
+pub(super) struct Patience(Option<Instant>);
+
+/// An election takes one to two seconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two attempts.
+const LEADER_PAUSE: Duration = Duration::from_millis(20);
+
+impl Patience {
+    /// Whether it may be begun once more, after a pause.
+    pub async fn is_left(&mut self) -> bool {
+        let is_left = self.0.get_or_insert_with(Instant::now).elapsed() < PATIENCE;
+        if is_left {
+            sleep(LEADER_PAUSE).await;
+        }
+        is_left
+    }
 }
 
 impl From<Conflict> for RetryReason {
@@ -86,7 +109,11 @@ impl RetryReason {
     pub fn conflict(self) -> Option<Conflict> {
         match self {
             RetryReason::Lock(conflict) => Some(conflict),
-            RetryReason::Order | RetryReason::Begin | RetryReason::Limit(_) | RetryReason::Node(_) => None,
+            RetryReason::Order
+            | RetryReason::Begin
+            | RetryReason::Limit(_)
+            | RetryReason::Node(_)
+            | RetryReason::Leader(_) => None,
         }
     }
 }

@@ -48,7 +48,9 @@ pub(super) enum ScriptError {
 impl From<TransactionError> for ScriptError {
     fn from(error: TransactionError) -> ScriptError {
         match error {
-            TransactionError::Lost(error) => ScriptError::NodeLost(error),
+            TransactionError::Lost(error) | TransactionError::LeaderLost(error) => {
+                ScriptError::NodeLost(error)
+            }
             other => ScriptError::Locks(other),
         }
     }

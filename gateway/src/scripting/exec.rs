@@ -14,7 +14,7 @@ use store_engine::{Args, CommandError, Reply};
 
 use super::attempt::run_once;
 use super::call::ScriptCall;
-use super::circumstances::{Collects, RetryReason, RunContext};
+use super::circumstances::{Collects, Patience, RetryReason, RunContext};
 use super::dry_run;
 use super::errors::{ScriptError, exec_memory_error, never_run_error};
 use super::host::{Locked, ScriptHost};
@@ -195,6 +195,7 @@ pub async fn exec<'a>(
     let start = out.buf.len();
     let mut collects = Collects::at_first(server);
     let mut present: Option<Present> = None;
+    let mut patience = Patience::default();
     let mut steps = Vec::with_capacity(queued.len());
     loop {
         let lock = locks.lock(&server.store, present.map(|present| present.now_ms), watches.remote.clone());
@@ -202,6 +203,10 @@ pub async fn exec<'a>(
             match wait(server, script, client, server.telemetry.counters.lock_waits.of(lock)).await? {
                 Ok(txn) => txn,
                 Err(TransactionError::WatchBroken) => return Ok(false),
+                Err(TransactionError::LeaderLost(error)) => match patience.is_left().await {
+                    true => continue,
+                    false => return Err(error),
+                },
                 Err(error) => return Err(error_of(error)),
             };
         let present = *present.get_or_insert_with(|| Present::of(&server.process, &mut txn));
@@ -219,12 +224,22 @@ pub async fn exec<'a>(
                         note_end(&server.telemetry, call, failed, &usage);
                     }
                 }
-                return match commit(server, txn, shared.outgoing).await {
+                match commit(server, txn, shared.outgoing).await {
                     Err(TransactionError::Conflict(Conflict::Limit(limit))) => {
-                        Err(exec_memory_error(&server.config, limit))
+                        return Err(exec_memory_error(&server.config, limit));
                     }
-                    done => done.map(|()| true).map_err(error_of),
-                };
+                    Err(TransactionError::LeaderLost(error)) => {
+                        if !patience.is_left().await {
+                            return Err(error);
+                        }
+                    }
+                    done => return done.map(|()| true).map_err(error_of),
+                }
+            }
+            Err(Broken::RetryReason(_, RetryReason::Leader(error))) => {
+                if !patience.is_left().await {
+                    return Err(error);
+                }
             }
             Err(Broken::RetryReason(txn, retry)) => {
                 Counters::add(&server.telemetry.counters.scripts_rerun, 1);
@@ -263,7 +278,7 @@ async fn wait<T>(
 /// What becomes the reply when a transaction is lost.
 fn error_of(error: TransactionError) -> CommandError {
     match error {
-        TransactionError::Lost(error) => error,
+        TransactionError::Lost(error) | TransactionError::LeaderLost(error) => error,
         other => CommandError::owned(format!("ERR internal error: a transaction was lost: {other:?}")),
     }
 }
@@ -350,6 +365,9 @@ async fn attempt<'a>(
                     Err(TransactionError::Conflict(conflict)) => {
                         return Err(Broken::RetryReason(Some(Box::new(txn)), RetryReason::Lock(conflict)));
                     }
+                    Err(TransactionError::LeaderLost(error)) => {
+                        return Err(Broken::RetryReason(None, RetryReason::Leader(error)));
+                    }
                     Err(error) => return Err(Broken::Ended(error_of(error))),
                 }
             }
@@ -435,6 +453,9 @@ async fn run_step(
     call.note_undeclared(&server.telemetry, found.chain(lacked));
     if let Some(RetryReason::Node(error)) = retry {
         return Err(Broken::Ended(error));
+    }
+    if let Some(RetryReason::Leader(error)) = retry {
+        return Err(Broken::RetryReason(None, RetryReason::Leader(error)));
     }
     if let Some(RetryReason::Limit(limit)) = retry {
         return Err(ended(ScriptError::memory(server, call, limit)));

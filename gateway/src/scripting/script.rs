@@ -103,6 +103,12 @@ async fn run(
         match done {
             Err(TransactionError::NotBatched) => attempts.again(&server.telemetry, call, RetryReason::Begin),
             Err(TransactionError::BatchFailed) => attempts.again(&server.telemetry, call, RetryReason::Order),
+            Err(TransactionError::LeaderLost(error)) => {
+                if let Err(error) = attempts.after_leader(&server.telemetry, call, error).await {
+                    note_end(&server.telemetry, call, failed, &usage);
+                    break Err(error);
+                }
+            }
             Err(TransactionError::Conflict(Conflict::Limit(limit))) => {
                 call.note(&server.telemetry, Ended::ByLimit, &usage);
                 break Err(ScriptError::memory(server, call, limit));

@@ -190,6 +190,11 @@ impl Cluster {
         }
     }
 
+    /// Whether its nodes are groups of replicas: one whose leader is lost has another one soon.
+    pub(super) fn has_groups(&self) -> bool {
+        self.directory.is_known()
+    }
+
     /// The slot map, as far as it is known.
     pub fn map(&self) -> Arc<SlotMap> {
         self.view.read().map.clone()
@@ -260,7 +265,7 @@ impl Cluster {
             Ok(Answer::Refusal(refusal)) => self.refused(refusal).map(Err),
             Ok(_) => Some(Err(unexpected())),
             // The next leader of the group is asked; while there is none, what is asked waits.
-            Err(lost) if lost.maybe_done && !writes && self.directory.groups().is_some() => None,
+            Err(lost) if lost.maybe_done && !writes && self.has_groups() => None,
             Err(lost) => Some(Err(lost_error(&lost, writes))),
         }
     }

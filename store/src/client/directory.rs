@@ -68,6 +68,11 @@ impl Directory {
         }
     }
 
+    /// Whether there are groups.
+    pub fn is_known(&self) -> bool {
+        self.known.read().is_some()
+    }
+
     /// The groups, if they are known.
     pub fn groups(&self) -> Option<Groups> {
         self.known.read().as_ref().map(|known| known.groups.clone())

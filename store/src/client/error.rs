@@ -14,6 +14,8 @@ pub enum TransactionError {
     Conflict(Conflict),
     /// The transaction is lost, and nothing was done.
     Lost(CommandError),
+    /// The same, because a group of replicas gets another leader: it can be begun again.
+    LeaderLost(CommandError),
     /// A watched key has changed; nothing was done.
     WatchBroken,
     /// Its begin or its end has to be done apart from calls that were to go with it; nothing was done.

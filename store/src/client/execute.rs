@@ -200,7 +200,7 @@ impl Cluster {
                     if let Err(error) = txn.commit().await {
                         out.truncate(start);
                         out.error(&match error {
-                            TransactionError::Lost(error) => error,
+                            TransactionError::Lost(error) | TransactionError::LeaderLost(error) => error,
                             _ => unexpected(),
                         });
                     }
@@ -210,7 +210,9 @@ impl Cluster {
                 Err(TransactionError::Conflict(Conflict::Everything)) => everything = true,
                 // A single call has no limits of a transaction.
                 Err(TransactionError::Conflict(Conflict::Limit(_))) => return out.error(&unexpected()),
-                Err(TransactionError::Lost(error)) => return out.error(&error),
+                Err(TransactionError::Lost(error) | TransactionError::LeaderLost(error)) => {
+                    return out.error(&error);
+                }
                 Err(
                     TransactionError::WatchBroken
                     | TransactionError::NotBatched

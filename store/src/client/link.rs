@@ -112,7 +112,11 @@ struct Awaited {
 struct LinkState {
     /// Number of the newest stream, of which there may be none yet.
     stream: u64,
+    /// Number of the newest attempt to open one: what an earlier one has not sent is not its own any more.
+    attempt: u64,
     up: bool,
+    /// How often it was.
+    rises: u64,
     /// It was up, or could not be. Before that requests wait for the first stream.
     tried: bool,
     /// Why it is not.
@@ -271,7 +275,8 @@ impl Link {
 
     /// Sends a request about something that the node forgets with this stream: not on another one.
     pub fn ask_on(&self, stream: u64, body: Ask) -> Pending {
-        self.ask_if(body, true, |state| match state.stream == stream {
+        // While there is no leader it would be sent after what takes it back, which is not sent.
+        self.ask_if(body, true, |state| match state.stream == stream && (state.up || !state.holds) {
             true => Ok(()),
             false => Err(LinkError::OtherStream),
         })
@@ -318,21 +323,21 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.driver.abort();
-        self.shared.fall(&LinkError::Closed, false);
+        self.shared.fall(&LinkError::Closed, false, true);
     }
 }
 
 impl Shared {
     /// The stream is broken: everybody learns of it. With `waits` what is asked from now on waits for the next stream.
-    fn fall(&self, reason: &LinkError, waits: bool) {
-        let lost = self.state.lock().fall(reason, waits);
+    fn fall(&self, reason: &LinkError, waits: bool, was_up: bool) {
+        let lost = self.state.lock().fall(reason, waits, was_up);
         self.traffic.errors.fetch_add(lost as u64, Ordering::Relaxed);
     }
 }
 
 impl LinkState {
     fn may_send(&self) -> Result<(), LinkError> {
-        match self.up || !self.tried {
+        match self.up || !self.tried || self.holds {
             false => Err(self.reason.clone()),
             true if self.queue_bytes + self.held_bytes > QUEUE_BYTES => Err(LinkError::TooManyRequests),
             true => Ok(()),
@@ -360,6 +365,7 @@ impl LinkState {
     /// The node has greeted: what waited for it is sent.
     fn rise(&mut self) {
         self.up = true;
+        self.rises += 1;
         self.holds = false;
         self.queue_bytes += std::mem::take(&mut self.held_bytes);
         self.queue.append(&mut self.held);
@@ -396,8 +402,8 @@ impl LinkState {
     }
 
     /// The same; how many waited for answers and get none.
-    fn fall(&mut self, reason: &LinkError, waits: bool) -> usize {
-        let was_up = std::mem::replace(&mut self.up, false);
+    fn fall(&mut self, reason: &LinkError, waits: bool, was_up: bool) -> usize {
+        self.up = false;
         self.leaving = false;
         self.reason = reason.clone();
         (self.heartbeat, self.clock) = (None, None);
@@ -467,7 +473,7 @@ fn bytes_of(body: &Ask) -> usize {
 /// The requests of one stream, as tonic wants them.
 struct Outgoing {
     shared: Arc<Shared>,
-    stream: u64,
+    attempt: u64,
 }
 
 impl Stream for Outgoing {
@@ -475,7 +481,7 @@ impl Stream for Outgoing {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Requests>> {
         let mut state = self.shared.state.lock();
-        if state.stream != self.stream {
+        if state.attempt != self.attempt {
             return Poll::Ready(None);
         }
         if state.has_left() {
@@ -509,14 +515,15 @@ async fn drive(way: Way, shared: Arc<Shared>, handshake: Arc<dyn LinkHandshake>)
     let (mut attempt, mut down_since) = (0, Instant::now());
     loop {
         let opened = Instant::now();
+        let rises = shared.state.lock().rises;
         let reason = run(&way, attempt, &shared, &*handshake).await;
-        let was_up = shared.state.lock().up;
+        let was_up = shared.state.lock().rises > rises;
         if was_up {
             down_since = Instant::now();
         }
         // A group has another leader soon: what is asked meanwhile waits for that one.
         let waits = way.directory.is_some() && down_since.elapsed() < ELECTION;
-        shared.fall(&reason, waits);
+        shared.fall(&reason, waits, was_up);
         if was_up {
             handshake.lost();
         }
@@ -548,16 +555,17 @@ async fn run(way: &Way, attempt: usize, shared: &Arc<Shared>, handshake: &dyn Li
     let mut client = StoreClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES)
         .max_encoding_message_size(MESSAGE_BYTES);
-    let stream = {
+    let opened = {
         let mut state = shared.state.lock();
+        state.attempt += 1;
         state.stream += u64::from(state.tried);
         // Before those that wait for this stream.
         let waiting = std::mem::take(&mut state.queue);
         state.push_now(handshake.hello());
         state.queue.extend(waiting);
-        state.stream
+        state.attempt
     };
-    let mut request = tonic::Request::new(Outgoing { shared: shared.clone(), stream });
+    let mut request = tonic::Request::new(Outgoing { shared: shared.clone(), attempt: opened });
     if way.directory.is_some()
         && let Ok(name) = way.name.parse()
     {

@@ -288,8 +288,17 @@ impl DistributedTransaction {
             // The transaction is taken back with the stream.
             Err(lost) => {
                 let lost = Lost { maybe_done: lost.maybe_done && writes, ..lost };
-                Err(TransactionError::Lost(lost_error(&lost, writes)))
+                Err(self.lost(&lost, writes))
             }
+        }
+    }
+
+    /// The error for a node that was lost.
+    fn lost(&self, lost: &Lost, writes: bool) -> TransactionError {
+        let error = lost_error(lost, writes);
+        match self.cluster.has_groups() && !lost.maybe_done {
+            true => TransactionError::LeaderLost(error),
+            false => TransactionError::Lost(error),
         }
     }
 

@@ -90,8 +90,8 @@ impl Group {
             let node = kept.node.clone();
             let left = self.follow(&node).await?;
             if let Left::ToLead(term) = left {
-                if let Some(group) = node.journal().and_then(|journal| journal.group()) {
-                    group.lead();
+                if let Some(journal) = node.journal() {
+                    journal.lead();
                 }
                 self.replica.lead(node.clone(), term);
                 let leadership = Leadership {

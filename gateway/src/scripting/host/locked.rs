@@ -322,6 +322,7 @@ fn retry_reason_of(error: TransactionError) -> RetryReason {
     match error {
         TransactionError::Conflict(conflict) => conflict.into(),
         TransactionError::Lost(error) => RetryReason::Node(error),
+        TransactionError::LeaderLost(error) => RetryReason::Leader(error),
         TransactionError::NotBatched => RetryReason::Begin,
         TransactionError::BatchFailed => RetryReason::Order,
         TransactionError::WatchBroken => {

@@ -14,7 +14,7 @@ use wire::step::Finish;
 
 use super::piggyback::check_batch;
 use super::{DistributedTransaction, OUTCOME_PAUSE, OUTCOME_TIMEOUT, Participant};
-use crate::client::cluster::{lost_error, unexpected};
+use crate::client::cluster::unexpected;
 use crate::client::error::TransactionError;
 use crate::client::lost::Lost;
 use crate::journal::fail_point;
@@ -124,10 +124,7 @@ impl DistributedTransaction {
                 .cluster
                 .refused(refusal)
                 .map_or(Err(TransactionError::NotBatched), |error| Err(TransactionError::Lost(error))),
-            answer => self
-                .outcome(&coordinator, answer, sent, !others.is_empty())
-                .await
-                .map_err(TransactionError::Lost),
+            answer => self.outcome(&coordinator, answer, sent, !others.is_empty()).await,
         };
         if let Err(
             TransactionError::NotBatched | TransactionError::BatchFailed | TransactionError::Conflict(_),
@@ -167,24 +164,24 @@ impl DistributedTransaction {
         answer: Result<Answer, Lost>,
         sent: Instant,
         has_participants: bool,
-    ) -> Result<(), CommandError> {
+    ) -> Result<(), TransactionError> {
         let lost = match answer {
             Ok(Answer::Refusal(refusal)) => {
                 let code = refusal.code();
                 let error = self.cluster.refused(refusal).unwrap_or_else(unexpected);
-                return Err(match code {
+                return Err(TransactionError::Lost(match code {
                     // It may be done, but not on disk.
                     Code::Unavailable => {
                         CommandError::owned(format!("UNKNOWN whether this was committed: {}", error.text()))
                     }
                     _ => error,
-                });
+                }));
             }
-            Ok(_) => return Err(unexpected()),
+            Ok(_) => return Err(TransactionError::Lost(unexpected())),
             Err(lost) => lost,
         };
         if !lost.maybe_done {
-            return Err(lost_error(&lost, true));
+            return Err(self.lost(&lost, true));
         }
         let until = Instant::now() + fail_point::time("outcome-ms", OUTCOME_TIMEOUT);
         while Instant::now() < until {
@@ -202,11 +199,11 @@ impl DistributedTransaction {
                 };
                 if sent.elapsed() < Duration::from_millis(known_ms) {
                     let reason = lost.reason.clone();
-                    return Err(lost_error(&Lost { maybe_done: false, reason }, true));
+                    return Err(self.lost(&Lost { maybe_done: false, reason }, true));
                 }
                 break;
             }
         }
-        Err(lost_error(&lost, true))
+        Err(self.lost(&lost, true))
     }
 }
