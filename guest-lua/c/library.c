@@ -140,7 +140,7 @@ static int register_function(lua_State *L) {
     return refused ? redis_raise(L, refused) : 0;
 }
 
-/* Pushes what a chunk sees while it registers: `redis` and nothing else, with what of it has a meaning then. */
+/* Pushes what a chunk sees while it registers: `redis`, by both names, and nothing else, with what of it has a meaning then. */
 static void push_loading_globals(lua_State *L) {
     static const char *const shared[] = {"log",         "LOG_DEBUG",     "LOG_VERBOSE",      "LOG_NOTICE",
                                          "LOG_WARNING", "REDIS_VERSION", "REDIS_VERSION_NUM"};
@@ -155,6 +155,8 @@ static void push_loading_globals(lua_State *L) {
     lua_pushcfunction(L, register_function);
     lua_setfield(L, -2, "register_function");
     sandbox_refuse_unknown(L);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -3, "server");
     lua_setfield(L, -2, "redis");
     sandbox_refuse_unknown(L);
     sandbox_make_readonly(L);

@@ -1,4 +1,4 @@
-/* The table `redis`. */
+/* The table `redis`, which is called `server`, too. */
 #include <string.h>
 
 #include "guest.h"
@@ -228,5 +228,8 @@ int luaopen_redis(lua_State *L) {
     }
     lua_pushliteral(L, "7.0.15");
     lua_setfield(L, -2, "REDIS_VERSION");
+    /* As in Valkey. */
+    lua_pushvalue(L, -1);
+    lua_setglobal(L, "server");
     return 1;
 }

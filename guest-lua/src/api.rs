@@ -32,12 +32,15 @@ const fn entry(name: &'static str, call: &'static str, doc: &'static str) -> Ent
 /// Names that are visible inside of libraries only, while FUNCTION LOAD runs them.
 pub const WHILE_LOADING: &[&str] = &["redis.register_function"];
 
+/// Another name of the table `redis`, as in Valkey.
+pub const ALIAS: &str = "server";
+
 /// All of it.
 #[rustfmt::skip]
 pub static SECTIONS: &[Section] = &[
     Section {
         title: "Commands",
-        intro: "Arguments of a command are strings or numbers.",
+        intro: "Arguments of a command are strings or numbers. `server` is another name of the table `redis`, as in Valkey: `server.call` is `redis.call`.",
         entries: &[
             entry("redis.call", "redis.call(command, ...)", "Runs a command and returns its reply. An error of the command ends the script with that error, unless `pcall` catches it."),
             entry("redis.pcall", "redis.pcall(command, ...)", "Runs a command and returns its reply; an error is returned as a table with the field `err`."),
