@@ -17,8 +17,8 @@ use crate::commands;
 use crate::commands::perform::perform;
 use crate::config::Config;
 use crate::scripting;
-use crate::server::{EndedCall, Handler, Registry, Row, Server, SessionCommand, error_from, run_now};
-use crate::session::{ClientInfo, DataAccess, Session, Sessions};
+use crate::server::{EndedCall, Handler, Row, Server, SessionCommand, error_from, run_now};
+use crate::session::{ClientInfo, DataAccess, OwnedCall, Session, Sessions};
 use crate::telemetry::Telemetry;
 use crate::telemetry::counters::unix_ms;
 use crate::telemetry::counts::Refusal;
@@ -126,7 +126,7 @@ fn try_begin<'a>(
     };
     session.client.set_command(admitted.number);
     if server.sessions.pause.is_on() {
-        let writes = may_write(&server.registry, session, &admitted);
+        let writes = may_write(server, session, &admitted);
         if server.sessions.pause.holds(writes) {
             admission::count_later(&session.account, admitted.spec());
             return Some(Waiting::Paused(admitted, writes));
@@ -180,11 +180,21 @@ fn data_access(admitted: &Admitted<'_>) -> DataAccess {
 }
 
 /// Whether CLIENT PAUSE … WRITE holds this call up.
-fn may_write(registry: &Registry, session: &Session, admitted: &Admitted<'_>) -> bool {
-    let writes = |spec: &Command| spec.is_write() || spec.has(flags::PUBLISHES);
-    let queued = session.multi.iter().flat_map(|multi| &multi.queued);
-    let mut queued = queued.filter_map(|call| registry.lookup(call.first()?));
-    writes(admitted.spec()) || (admitted.spec().name == "exec" && queued.any(|row| writes(row.spec())))
+fn may_write(server: &Server, session: &Session, admitted: &Admitted<'_>) -> bool {
+    let writes = |row: Row, spec: &Command, called: &[u8]| match row {
+        Row::Session(SessionCommand { run: Handler::Script { source, read_only: false }, .. }) => {
+            commands::run_script::may_write(server, *source, called)
+        }
+        _ => spec.is_write() || spec.has(flags::PUBLISHES),
+    };
+    let queued_writes = |call: &OwnedCall| {
+        let mut items = call.iter();
+        let row = items.next().and_then(|name| server.registry.lookup(name));
+        row.is_some_and(|row| writes(row, row.spec(), items.next().map_or(&[][..], |word| word)))
+    };
+    let mut queued = session.multi.iter().flat_map(|multi| &multi.queued);
+    writes(admitted.row, admitted.spec(), admitted.args().get(1).unwrap_or_default())
+        || (admitted.spec().name == "exec" && queued.any(queued_writes))
 }
 
 /// A request that could not be answered at once.

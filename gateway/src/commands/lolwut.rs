@@ -3,7 +3,7 @@
 use std::f64::consts::TAU;
 
 use store_engine::spec::flags;
-use store_engine::{Args, Arity, Command, CommandError, Group, Reply, error};
+use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
 
 use super::rows::{CONNECTION, REDIS_VERSION};
 use crate::server::{Handler, SessionCommand};
@@ -29,16 +29,14 @@ const NEW_MOON: f64 = 947_182_440.0;
 const MONTH_DAYS: f64 = 29.530_588_853;
 const DAY_SECONDS: f64 = 86_400.0;
 
-/// `days` from now; Redis takes a version, too, which chooses among pictures of which there is one here.
+/// `days` from now; Redis takes a version, too, which chooses among pictures of which there is one here. As in Redis it does
+/// not matter what else is said.
 fn lolwut(args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let mut cursor = args.cursor(1);
-    if cursor.flag("VERSION") {
+    if cursor.remaining() > 1 && cursor.flag("VERSION") {
         cursor.integer()?;
     }
-    let days = if cursor.is_done() { 0 } else { cursor.integer()? };
-    if !cursor.is_done() {
-        return Err(error::SYNTAX);
-    }
+    let days = cursor.integer().unwrap_or(0);
     let age = (unix_time().as_secs_f64() - NEW_MOON) / DAY_SECONDS + days as f64;
     let phase = (age / MONTH_DAYS).rem_euclid(1.0);
     let version = env!("CARGO_PKG_VERSION");

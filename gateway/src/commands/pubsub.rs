@@ -7,7 +7,7 @@ use store_engine::{Args, Arity, Command, CommandError, Group, KeyPart, Protocol,
 use super::client::tracking;
 use crate::server::{AsyncHandler, Handler, Server, SessionCommand, gateways};
 use crate::session::pubsub::{SubscriptionKind, Subscriptions};
-use crate::session::{DataAccess, Session, Sessions, subscription_bytes};
+use crate::session::{DataAccess, Replies, Session, Sessions, subscription_bytes};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -329,6 +329,17 @@ pub fn pong(session: &Session, spec: &Command, args: Args<'_>, out: &mut Reply) 
     is_one
 }
 
+/// Whether this reply confirms subscriptions or their end, which a client also receives that wants no replies.
+pub fn confirms(args: Args<'_>, reply: &[u8]) -> bool {
+    let name = args.name().to_ascii_lowercase();
+    let is_one = matches!(
+        &*name,
+        b"subscribe" | b"psubscribe" | b"ssubscribe" | b"unsubscribe" | b"punsubscribe" | b"sunsubscribe"
+    );
+    // Not an error, nor that it was queued.
+    is_one && reply.first().is_some_and(|byte| matches!(byte, b'*' | b'>'))
+}
+
 /// PUBLISH and SPUBLISH.
 pub async fn publish(
     server: &Server,
@@ -339,7 +350,9 @@ pub async fn publish(
 ) -> Result<(), CommandError> {
     let count = gateways::publish(server, shard, args[1], args[2]).await?;
     // A client that subscribes to the channel receives its own message before the reply.
-    session.take_pushes(out);
+    if session.replies == Replies::All {
+        session.take_pushes(out);
+    }
     out.count(count);
     Ok(())
 }

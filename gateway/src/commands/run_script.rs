@@ -8,6 +8,8 @@ use super::{function, script};
 use crate::admission::Admitted;
 use crate::scripting::{self, ScriptCall};
 use crate::scripts::cache::{parse_sha, sha_in_pieces, sha_of};
+use crate::scripts::header::Header;
+use crate::scripts::options::Flags;
 use crate::server::{ScriptSource, Server};
 use crate::session::Session;
 
@@ -38,6 +40,19 @@ pub async fn run(
     };
     scripting::run_script(server, call, out).await;
     Ok(())
+}
+
+/// Whether the script or function may write that a call names by this word: unless it says that it does not.
+pub fn may_write(server: &Server, source: ScriptSource, called: &[u8]) -> bool {
+    let flags = match source {
+        ScriptSource::Text => Header::parse(called).ok().map(|(header, _)| header.options.flags),
+        ScriptSource::Digest => {
+            let known = parse_sha(called).and_then(|sha| server.scripting.cache.get(&sha));
+            known.map(|known| known.options.flags)
+        }
+        ScriptSource::Function => server.scripting.functions.get(called).map(|function| function.flags),
+    };
+    !flags.is_some_and(|flags| flags.has(Flags::NO_WRITES))
 }
 
 /// The script or function that a call names, as far as it is known, and what it is called with.

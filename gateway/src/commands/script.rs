@@ -211,12 +211,13 @@ pub(super) fn script_call<'a>(
     const UNKNOWN: CommandError = CommandError::new("NOSCRIPT No matching script. Please use EVAL.");
     let args = admitted.args();
     let sha = sha.ok_or(UNKNOWN)?;
+    // First, so that a call that is wrong keeps no script.
+    let count = key_count(admitted)?;
     let known = if by_sha {
         server.scripting.cache.get(&sha).ok_or(UNKNOWN)?
     } else {
         server.scripting.cache.get_or_add(sha, args[1])?
     };
-    let count = key_count(admitted)?;
     program_call(server, session, admitted, Program::Script(known), count, read_only)
 }
 

@@ -64,6 +64,14 @@ pub enum Form {
 }
 
 impl Form {
+    /// The text as it is shown.
+    fn shown(self, text: &str) -> String {
+        match self {
+            Form::Percentiles => text.split_ascii_whitespace().map(percentile).collect::<Vec<_>>().join(" "),
+            Form::Url | Form::Word => text.to_owned(),
+        }
+    }
+
     fn refuse(self, text: &str) -> Result<(), InvalidValue> {
         let refused = |why: &str| Err(InvalidValue(why.to_owned()));
         match self {
@@ -91,6 +99,17 @@ impl Form {
                 }
             }
         }
+    }
+}
+
+/// A percentile as Redis shows it.
+fn percentile(text: &str) -> String {
+    match text.parse::<f64>() {
+        Ok(number) => {
+            let text = format!("{number:.6}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        Err(_) => text.to_owned(),
     }
 }
 
@@ -245,7 +264,7 @@ impl ParameterKind {
                 Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(ParsedValue::Number(ratio.to_bits())),
                 _ => Err(InvalidValue("argument must be between 0 and 1 inclusive".to_owned())),
             },
-            ParameterKind::Text(form, _) => form.refuse(text).map(|()| ParsedValue::Text(text.to_owned())),
+            ParameterKind::Text(form, _) => form.refuse(text).map(|()| ParsedValue::Text(form.shown(text))),
             ParameterKind::Names(sort, _) => {
                 let names = text.split([',', ' ']).filter(|name| !name.is_empty() && *name != "none");
                 let names: Vec<String> = names.map(|name| name.trim_end_matches('/').to_owned()).collect();

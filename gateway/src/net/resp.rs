@@ -29,7 +29,7 @@ use tracing::warn;
 use self::pipeline::Ahead;
 use self::wire::{KEPT_BYTES, READ_BYTES, TIMED_OUT, give_buffer, hung_up, take_buffer};
 use crate::commands::dispatch;
-use crate::commands::pubsub::leave;
+use crate::commands::pubsub::{confirms, leave};
 use crate::commands::watch::unwatch;
 use crate::config::{ClientGone, Config};
 use crate::net::Ready;
@@ -312,7 +312,8 @@ impl Connection {
                         append(&mut out.buf, late.buf);
                         out.protocol = late.protocol;
                     }
-                    if session.replies != Replies::All && !session.replies.take() {
+                    let unwanted = session.replies != Replies::All && !session.replies.take();
+                    if unwanted && !confirms(args, &out.buf[start..]) {
                         out.buf.truncate(start);
                     }
                     at += request.consumed;
