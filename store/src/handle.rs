@@ -15,7 +15,7 @@ use store_engine::{CommandError, Reply};
 use crate::call::Call;
 use crate::client::{Cluster, DistributedTransaction, TransactionError, WatchId};
 use crate::invalidations::InvalidationListener;
-use crate::journal::{Journal, LARGE_RECORD_BYTES};
+use crate::journal::{Journal, LARGE_RECORD_BYTES, NO_JOURNAL, misconf};
 use crate::lock::LockRequest;
 use crate::memory::Usage;
 use crate::node::Node;
@@ -46,6 +46,17 @@ impl Store {
     /// The journal of the node in this process, if that keeps its data on a disk.
     pub fn journal(&self) -> Option<&Journal> {
         self.node()?.journal()
+    }
+
+    /// Waits until everything that was changed so far is on disk, on all nodes.
+    pub async fn flush(&self) -> Result<(), CommandError> {
+        match self {
+            Store::Local(node) => {
+                let journal = node.journal().ok_or(NO_JOURNAL)?;
+                journal.flush().await.map_err(|failure| misconf(&failure))
+            }
+            Store::Distributed(cluster) => Box::pin(cluster.save(false)).await,
+        }
     }
 
     /// Whether what was changed here is far ahead of the disk: then [`Store::wait_for_disk`] is due before more is changed.

@@ -87,6 +87,10 @@ pub fn misconf(failure: &Failure) -> CommandError {
     CommandError::owned(format!("MISCONF Errors writing to the journal: {cause}"))
 }
 
+/// The reply to one who waits for the disk where no changes are written to any: Redis' text for WAITAOF.
+pub const NO_JOURNAL: CommandError =
+    CommandError::new("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
+
 /// Records that are not on disk yet may not use more memory than this: then clients that write wait.
 const QUEUE_BYTES: usize = 64 << 20;
 
@@ -316,6 +320,12 @@ impl Journal {
             }
         };
         spans::within("journal", |span| span.with("moonshard.journal.record", newest), reached).await
+    }
+
+    /// Whether everything that was appended so far is on disk.
+    pub fn is_flushed(&self) -> bool {
+        let newest = self.newest();
+        self.progress.borrow().durable >= newest
     }
 
     /// Begins to fold all changes into the checkpoint; returns the number of the newest record.

@@ -92,9 +92,27 @@ const PAYLOADS: [&[u8]; 8] = [
 ];
 
 /// Commands and subcommands that Redis does not know, answers with numbers of its own, or takes long for.
-const OURS: [&str; 5] = ["stick", "unstick", "sticky", "memory", "pfselftest"];
+const OURS: [&str; 11] = [
+    "stick",
+    "unstick",
+    "sticky",
+    "memory",
+    "pfselftest",
+    "delex",
+    "delifeq",
+    "digest",
+    "msetex",
+    "xackdel",
+    "xdelex",
+];
 /// The same of options, as they stand in a syntax.
-const OUR_OPTIONS: [&str; 1] = [" [STICK]"];
+const OUR_OPTIONS: [&str; 5] = [
+    " [STICK]",
+    " [WITHSCORE]",
+    " [NOVALUES]",
+    " | IFEQ ifeq-value | IFNE ifne-value | IFDEQ ifdeq-digest | IFDNE ifdne-digest",
+    " [KEEPREF | DELREF | ACKED]",
+];
 
 /// A source of chance that gives the same again for the same seed (SplitMix64).
 #[derive(Clone)]
@@ -164,7 +182,7 @@ pub fn call(chance: &mut Chance) -> Call {
     // A stream means something only when several of its commands have come together.
     if chance.percent(12) {
         let streams: Vec<&'static Command> =
-            command::all().filter(|row| row.group == Group::Stream).collect();
+            command::all().filter(theirs).filter(|row| row.group == Group::Stream).collect();
         row = chance.pick(&streams);
     }
     let mut words = vec![row.name.to_ascii_uppercase().into_bytes()];

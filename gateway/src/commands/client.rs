@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use store_engine::reply;
 use store_engine::spec::flags;
-use store_engine::{Args, Arity, Command, CommandError, Protocol, Reply, error};
+use store_engine::{Args, Arity, Command, CommandError, Protocol, Reply, error, number};
 
 use super::rows::CONNECTION;
 use crate::scripting;
 use crate::server::{Handler, Server, SessionCommand};
 use crate::session::{ClientInfo, Replies, Session, Sessions};
+use crate::telemetry::counters::unix_ms;
 use crate::telemetry::spans::{Parent, parse_traceparent};
 
 /// The rows of this family.
@@ -74,6 +75,8 @@ KILL <option> <value> [<option> <value> [...]]
       Kill connections authenticated by <username>.
     * SKIPME (YES|NO)
       Skip killing current connection (default: yes).
+    * MAXAGE <maxage>
+      Kill connections older than the specified age.
 LIST [options ...]
     Return information about client connections. Options:
     * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)
@@ -124,7 +127,7 @@ static CLIENT: &[Command] = &[
         "2.4.0",
         Arity::AtLeast(3),
         "Terminates open connections.",
-        "filter(ip:port~2.8.12 | new-format(ID=client-id:int@2.8.12? | TYPE=normal_master_slave_pubsub(NORMAL | MASTER@3.2.0 | SLAVE | REPLICA@5.0.0 | PUBSUB)@2.8.12? | USER=username? | ADDR=ip:port? | LADDR=ip:port@6.2.0? | SKIPME=yes/no?)...)",
+        "filter(ip:port~2.8.12 | new-format(ID=client-id:int@2.8.12? | TYPE=normal_master_slave_pubsub(NORMAL | MASTER@3.2.0 | SLAVE | REPLICA@5.0.0 | PUBSUB)@2.8.12? | USER=username? | ADDR=ip:port? | LADDR=ip:port@6.2.0? | SKIPME=yes/no? | MAXAGE=maxage:int@7.4.0?)...)",
     )),
     admin(sub(
         "list",
@@ -398,7 +401,7 @@ fn kill(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply)
         return Ok(());
     }
     let (mut id, mut addr, mut laddr, mut user) = (None, None, None, None);
-    let (mut skip_me, mut subscribed) = (true, None);
+    let (mut skip_me, mut subscribed, mut max_age) = (true, None, 0);
     let mut cursor = args.cursor(2);
     while !cursor.is_done() {
         if cursor.flag("ID") {
@@ -422,15 +425,23 @@ fn kill(server: &Server, session: &mut Session, args: Args<'_>, out: &mut Reply)
                 b"no" => false,
                 _ => return Err(error::SYNTAX),
             };
+        } else if cursor.flag("MAXAGE") {
+            // As in Redis 7.4.
+            let seconds = number::parse_i64(cursor.bytes()?)
+                .ok_or(CommandError::new("ERR maxage is not an integer or out of range"))?;
+            let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
+            max_age = seconds.ok_or(CommandError::new("ERR maxage should be greater than 0"))?;
         } else {
             return Err(error::SYNTAX);
         }
     }
+    let now = unix_ms() / 1000;
     let chosen = clients.iter().filter(|client| {
         id.is_none_or(|id| client.id == id)
             && addr.as_ref().is_none_or(|addr| client.addr == **addr)
             && laddr.as_ref().is_none_or(|laddr| client.laddr == **laddr)
             && user.as_ref().is_none_or(|user| Arc::ptr_eq(&client.account.lock(), user))
+            && now.saturating_sub(client.since_ms / 1000) >= max_age
             && subscribed.is_none_or(|kind| kind == Some(client.details.lock().is_subscribed()))
             && !(skip_me && client.id == session.client.id)
     });

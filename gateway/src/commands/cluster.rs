@@ -1,22 +1,24 @@
 //! CLUSTER, READONLY, READWRITE and ASKING: to clients of Redis Cluster this server is a cluster of one healthy node
 //! that owns all slots, wherever the data is. So they connect, and are never sent elsewhere.
 
+mod keys;
+mod slot_stats;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use resp::{ReplyLimits, Value};
-use store::{ParsedCall, Store};
+use keys::{each_key, slot_of};
+use store::Store;
 use store_engine::reply;
 use store_engine::slot::{SLOTS, slot};
 use store_engine::spec::flags;
-use store_engine::{Args, Arity, Command, CommandError, Group, Protocol, Reply, command};
+use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
 
 use super::rows::CONNECTION;
 use crate::admission::NOT_IN_SCRIPT;
 use crate::process::Process;
 use crate::server::{AsyncHandler, Handler, InExec, Server, SessionCommand};
 use crate::session::{DataAccess, Session};
-use crate::telemetry::counters::unix_ms;
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -47,7 +49,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             summary: "Enables read-only queries for a connection to a Redis Cluster replica node.",
             ..BASE
         },
-        run: Handler::Inline(|_, _, _, out| fine(out)),
+        run: Handler::Inline(|server, _, _, out| fine(server, out)),
     },
     SessionCommand {
         spec: Command {
@@ -57,7 +59,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             summary: "Enables read-write queries for a connection to a Redis Cluster replica node.",
             ..BASE
         },
-        run: Handler::Inline(|_, _, _, out| fine(out)),
+        run: Handler::Inline(|server, _, _, out| fine(server, out)),
     },
     SessionCommand {
         spec: Command {
@@ -67,7 +69,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             summary: "Signals that a cluster client is following an -ASK redirect.",
             ..BASE
         },
-        run: Handler::Inline(|_, _, _, out| fine(out)),
+        run: Handler::Inline(|server, _, _, out| fine(server, out)),
     },
 ];
 
@@ -147,6 +149,8 @@ SLOTS
     start, end, master and replicas IP addresses, ports and ids
 SHARDS
     Return information about slot range mappings and the nodes associated with them.
+SLOT-STATS
+    Return an array of slot usage statistics for slots assigned to the current node.
 LINKS
     Return information about all network links between this node and its peers.
     Output format is an array where each array element is a map containing attributes of a link";
@@ -290,6 +294,16 @@ static CLUSTER: &[Command] = &[
         flags: flags::ADMIN | flags::DANGEROUS,
         ..sub("slaves", Arity::Exactly(3), "Lists the replica nodes of a master node.", "O(1)", "node-id")
     },
+    Command {
+        since: "8.2.0",
+        ..sub(
+            "slot-stats",
+            Arity::AtLeast(4),
+            "Returns the number of keys in each of several slots.",
+            "O(N) where N is the number of keys in the database",
+            "filter(SLOTSRANGE=slotsrange(start-slot:int end-slot:int) | ORDERBY=orderby(metric LIMIT=limit:int? order(ASC | DESC)?))",
+        )
+    },
     sub(
         "slots",
         Arity::Exactly(2),
@@ -300,9 +314,18 @@ static CLUSTER: &[Command] = &[
 ];
 
 /// There is nothing to switch: all that there is can be read and written here.
-fn fine(out: &mut Reply) -> Result<(), CommandError> {
+fn fine(server: &Server, out: &mut Reply) -> Result<(), CommandError> {
+    check_enabled(server)?;
     out.ok();
     Ok(())
+}
+
+/// Refuses what makes sense in a cluster alone.
+fn check_enabled(server: &Server) -> Result<(), CommandError> {
+    match server.config.cluster_enabled.get() {
+        true => Ok(()),
+        false => Err(CommandError::new("ERR This instance has cluster support disabled")),
+    }
 }
 
 /// CLUSTER.
@@ -315,6 +338,10 @@ async fn cluster(
     match &*args[1].to_ascii_lowercase() {
         b"countkeysinslot" => count_keys(&server.store, session, args, out).await,
         b"getkeysinslot" => list_keys(&server.store, session, args, out).await,
+        b"slot-stats" => {
+            check_enabled(server)?;
+            slot_stats::reply(&server.store, session, args, out).await
+        }
         _ => write_reply(server, session, args, out),
     }
 }
@@ -327,7 +354,7 @@ fn reply_in_script(
     out: &mut Reply,
 ) -> Result<(), CommandError> {
     match &*args[1].to_ascii_lowercase() {
-        b"countkeysinslot" | b"getkeysinslot" => Err(NOT_IN_SCRIPT),
+        b"countkeysinslot" | b"getkeysinslot" | b"slot-stats" => Err(NOT_IN_SCRIPT),
         _ => write_reply(server, session, args, out),
     }
 }
@@ -341,11 +368,9 @@ fn write_reply(
 ) -> Result<(), CommandError> {
     let id = &server.process.run_id;
     match &*args[1].to_ascii_lowercase() {
-        // Tools take a server for a node of a cluster that answers this.
-        b"info" if !server.config.cluster_enabled.get() => {
-            return Err(CommandError::new("ERR This instance has cluster support disabled"));
-        }
         b"info" => {
+            // Tools take a server for a node of a cluster that answers this.
+            check_enabled(server)?;
             let slots = SLOTS;
             let text = format!(
                 "cluster_state:ok\r\ncluster_slots_assigned:{slots}\r\ncluster_slots_ok:{slots}\r\n\
@@ -425,10 +450,6 @@ async fn list_keys(
     Ok(())
 }
 
-fn slot_of(number: i64) -> Option<u16> {
-    u16::try_from(number).ok().filter(|slot| *slot < SLOTS)
-}
-
 /// Refuses what is no node.
 fn knows(process: &Process, id: &[u8]) -> Result<(), CommandError> {
     if id == process.run_id.as_bytes() {
@@ -480,33 +501,13 @@ async fn keys_in(
     wanted: u16,
     most: usize,
 ) -> Result<BTreeSet<Vec<u8>>, CommandError> {
-    let row = command::lookup(b"scan").expect("the engine has it");
-    let unexpected = || CommandError::new("ERR internal error: unexpected type of SCAN reply");
-    let (mut found, mut cursor) = (BTreeSet::new(), b"0".to_vec());
-    loop {
-        let items = [&b"SCAN"[..], &cursor, b"COUNT", b"1000"];
-        let call = ParsedCall::new(row, Args::new(&items)).expect("SCAN takes these arguments").of_server();
-        let mut out = Reply::new(Protocol::Resp2);
-        store.execute(&call.at(0, 0), session.client.id, unix_ms, &mut 0, &mut out).await;
-        let (next, keys) = match Value::parse(&out.buf, ReplyLimits::default()) {
-            Ok(Value::Array(parts)) => match <[Value; 2]>::try_from(parts) {
-                Ok([next, Value::Array(keys)]) => (next, keys),
-                _ => return Err(unexpected()),
-            },
-            Ok(Value::Error(text)) => {
-                return Err(CommandError::owned(String::from_utf8_lossy(&text).into_owned()));
-            }
-            _ => return Err(unexpected()),
-        };
-        let keys = keys.iter().filter_map(Value::text).filter(|key| slot(key) == wanted);
-        for key in keys {
-            if found.len() < most {
-                found.insert(key.to_vec());
-            }
+    let mut found = BTreeSet::new();
+    let add = |key: &[u8]| {
+        if slot(key) == wanted && found.len() < most {
+            found.insert(key.to_vec());
         }
-        cursor = next.text().ok_or_else(unexpected)?.to_vec();
-        if cursor == b"0" || found.len() >= most {
-            return Ok(found);
-        }
-    }
+        found.len() < most
+    };
+    each_key(store, session, add).await?;
+    Ok(found)
 }

@@ -22,7 +22,7 @@ pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
         spec: Command {
             name: "fcall",
-            keys: &[KeyPart::Counted { count_at: 2, first: 3, access: Access::Write }],
+            keys: &[KeyPart::Counted { count_at: 2, first: 3, step: 1, access: Access::Write }],
             access: Access::Write,
             summary: "Invokes a function.",
             ..FCALL
@@ -32,7 +32,7 @@ pub static COMMANDS: &[SessionCommand] = &[
     SessionCommand {
         spec: Command {
             name: "fcall_ro",
-            keys: &[KeyPart::Counted { count_at: 2, first: 3, access: Access::Read }],
+            keys: &[KeyPart::Counted { count_at: 2, first: 3, step: 1, access: Access::Read }],
             summary: "Invokes a read-only function.",
             ..FCALL
         },

@@ -74,8 +74,8 @@ const fn eval_row(
     source: ScriptSource,
     read_only: bool,
 ) -> SessionCommand {
-    const READ: &[KeyPart] = &[KeyPart::Counted { count_at: 2, first: 3, access: Access::Read }];
-    const WRITE: &[KeyPart] = &[KeyPart::Counted { count_at: 2, first: 3, access: Access::Write }];
+    const READ: &[KeyPart] = &[KeyPart::Counted { count_at: 2, first: 3, step: 1, access: Access::Read }];
+    const WRITE: &[KeyPart] = &[KeyPart::Counted { count_at: 2, first: 3, step: 1, access: Access::Write }];
     let syntax = match source {
         ScriptSource::Text => "script numkeys:int key...? arg...?",
         _ => "sha1 numkeys:int key...? arg...?",

@@ -86,6 +86,7 @@ const CATEGORIES: &[(&str, &[&str])] = &[
     ("readwrite", &["@connection"]),
     ("swapdb", &["@keyspace"]),
     ("wait", &["@connection"]),
+    ("waitaof", &["@connection"]),
     ("sort", &["@set", "@sortedset", "@list", "@dangerous"]),
     ("sort_ro", &["@set", "@sortedset", "@list", "@dangerous"]),
 ];
@@ -125,13 +126,13 @@ const USES: &[(&str, &str)] = &[
     ("RW access update variable_flags", "bitfield set"),
     (
         "OW update",
-        "bitop:0 copy:1 georadius:1 georadius:2 georadiusbymember:1 georadiusbymember:2 geosearchstore:0 mset psetex \
+        "bitop:0 copy:1 georadius:1 georadius:2 georadiusbymember:1 georadiusbymember:2 geosearchstore:0 mset msetex psetex \
          rename:1 restore sdiffstore:0 setex sort:1 sunionstore:0 zdiffstore:0 zinterstore:0 zrangestore:0 \
          zunionstore:0",
     ),
     (
         "RW access delete",
-        "blmove:0 blmpop blpop brpop brpoplpush:0 bzmpop bzpopmax bzpopmin getdel lmove:0 lmpop lpop rename:0 \
+        "blmove:0 blmpop blpop brpop brpoplpush:0 bzmpop bzpopmax bzpopmin delex delifeq getdel lmove:0 lmpop lpop rename:0 \
          renamenx:0 rpop rpoplpush:0 smove:0 spop zmpop zpopmax zpopmin",
     ),
     ("RM delete", "del unlink"),
@@ -147,7 +148,7 @@ const USES: &[(&str, &str)] = &[
     ),
     (
         "RW delete",
-        "hdel lrem ltrim srem zrem zremrangebylex zremrangebyrank zremrangebyscore xautoclaim xdel \
+        "hdel lrem ltrim srem zrem zremrangebylex zremrangebyrank zremrangebyscore xackdel xautoclaim xdel xdelex \
          xgroup|delconsumer xgroup|destroy xtrim",
     ),
     ("OW insert", "msetnx renamenx:1 setnx"),
@@ -209,7 +210,7 @@ pub mod need {
 pub enum Use {
     /// It always needs this, of [`need`].
     Needs(u8),
-    /// It reads only with `GET` behind the value.
+    /// It reads only with `GET` behind the value, or if it compares.
     Set,
     /// It changes, unless all that follows reads.
     BitField,
@@ -224,7 +225,7 @@ impl Use {
         };
         match self {
             Use::Needs(needs) => needs,
-            Use::Set if names(3, &["get"]) => need::READ | need::WRITE,
+            Use::Set if names(3, &["get", "ifeq", "ifne", "ifdeq", "ifdne"]) => need::READ | need::WRITE,
             Use::Set => need::WRITE,
             Use::BitField if bitfield_reads(args) => need::READ,
             Use::BitField => need::READ | need::WRITE,
@@ -350,14 +351,14 @@ fn key_spec(part: &KeyPart, uses: &str, out: &mut Reply) {
             out.bulk(b"limit");
             out.integer(0);
         }
-        KeyPart::Counted { count_at, first, .. } => {
+        KeyPart::Counted { count_at, first, step, .. } => {
             kind("keynum", 3, out);
             out.bulk(b"keynumidx");
             out.integer(0);
             out.bulk(b"firstkey");
             out.integer(i64::from(first) - i64::from(count_at));
             out.bulk(b"keystep");
-            out.integer(1);
+            out.integer(i64::from(step));
         }
         KeyPart::Halved { .. } => {
             kind("range", 3, out);

@@ -33,6 +33,7 @@ pub static FAMILIES: &[&[Command]] = &[
     generic::sticky::COMMANDS,
     sort::COMMANDS,
     string::COMMANDS,
+    string::conditional::COMMANDS,
     bitmap::COMMANDS,
     bitmap::field::COMMANDS,
     hyperloglog::COMMANDS,
@@ -51,6 +52,7 @@ pub static FAMILIES: &[&[Command]] = &[
     stream::info::COMMANDS,
     stream::pending::COMMANDS,
     stream::read::COMMANDS,
+    stream::removal::COMMANDS,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command, foldhash::fast::RandomState>> =

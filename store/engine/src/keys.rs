@@ -77,17 +77,18 @@ pub fn add_keys_of(
             let end = usize::try_from(last + 1).unwrap_or_default().min(args.len());
             found.extend((usize::from(first)..end).step_by(usize::from(step)).map(|at| (at, access)));
         }
-        KeyPart::Counted { count_at, first, access } => {
+        KeyPart::Counted { count_at, first, step, access } => {
             let text = args.get(usize::from(count_at)).unwrap_or_default();
             let count = number::parse_i64(text).ok_or(crate::error::NOT_AN_INTEGER)?;
             let first = usize::from(first);
             if count < 0 {
                 return Err(CommandError::new("ERR Number of keys can't be negative"));
             }
-            if count as u64 > args.len().saturating_sub(first) as u64 {
+            let step = usize::from(step);
+            if count as u64 > (args.len().saturating_sub(first) / step) as u64 {
                 return Err(CommandError::new("ERR Number of keys can't be greater than number of args"));
             }
-            found.extend((first..first + count as usize).map(|at| (at, access)));
+            found.extend((first..).step_by(step).take(count as usize).map(|at| (at, access)));
         }
         KeyPart::After { word, from, access } => {
             let named = |item: &&[u8]| item.eq_ignore_ascii_case(word.as_bytes());
@@ -143,6 +144,7 @@ mod tests {
             ("georadiusbymember g STORE 1 m STOREDIST d", "g d"),
             ("pfmerge d", "d"),
             ("pfmerge d a b", "d a b"),
+            ("msetex 2 a 1 b 2 NX", "a b"),
         ] {
             let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
             let command = lookup(items[0]).expect("a command");

@@ -186,7 +186,7 @@ impl Names {
             |word: &str| args.items().iter().skip(2).any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
         let either = |word: &str, yes: &'static str, no: &'static str| if has(word) { yes } else { no };
         let change = match command.name {
-            "mset" | "setnx" | "msetnx" | "getset" | "setex" | "psetex" | "bitop" => "set",
+            "mset" | "setnx" | "msetnx" | "msetex" | "getset" | "setex" | "psetex" | "bitop" => "set",
             "incr" | "decr" | "decrby" => "incrby",
             "hmset" | "hsetnx" => "hset",
             "lpushx" => "lpush",

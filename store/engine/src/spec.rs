@@ -211,12 +211,15 @@ pub enum KeyPart {
         /// What is done to them.
         access: Access,
     },
-    /// Item `count_at` says how many keys begin at item `first`.
+    /// Item `count_at` says how many keys stand at the items `first`, `first + step`, …; what lies between them up to the next
+    /// step belongs to them.
     Counted {
         /// Index of the number.
         count_at: u16,
         /// Index of the first key.
         first: u16,
+        /// Distance between two keys.
+        step: u16,
         /// What is done to them.
         access: Access,
     },

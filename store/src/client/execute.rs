@@ -9,6 +9,7 @@ use bytes::Bytes;
 use proto::store::v1 as wire;
 use store_engine::spec::flags;
 use store_engine::{CommandError, Partitions, Protocol, Reply, Routing};
+use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
 
@@ -297,7 +298,8 @@ impl Cluster {
         }
     }
 
-    /// Brings the data of all nodes to disk, with `checkpoint` into their checkpoints.
+    /// Brings the data of all nodes to disk, with `checkpoint` into their checkpoints. Without it nodes that have no disk
+    /// are an error.
     pub async fn save(self: &Arc<Self>, checkpoint: bool) -> Result<(), CommandError> {
         let links = self.owners();
         let pending: Vec<_> =
@@ -305,6 +307,9 @@ impl Cluster {
         for answer in pending {
             match answer.answer().await {
                 Ok(Answer::Done(_)) => {}
+                Ok(Answer::Refusal(refusal)) if refusal.code() == Code::Invalid => {
+                    return Err(CommandError::owned(refusal.reason));
+                }
                 Ok(Answer::Refusal(refusal)) => {
                     return Err(CommandError::owned(format!(
                         "MISCONF Errors writing to the journal: {}",

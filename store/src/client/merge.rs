@@ -134,7 +134,8 @@ impl Scan {
         // What a node had that has nothing any more is on others.
         let from = nodes.iter().copied().find(|held| *held >= node).unwrap_or_else(|| nodes[0]);
         let at = (from, if from == node { cursor } else { 0 });
-        let count = scan::ScanOptions::parse(call.args.cursor(2), true).map_or(0, |options| options.count);
+        let count = scan::ScanOptions::parse(call.args.cursor(2), scan::Scanned::Keys)
+            .map_or(0, |options| options.count);
         Scan { nodes, at, map_tag, count, args, found: 0, keys: Vec::new() }
     }
 

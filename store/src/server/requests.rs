@@ -13,6 +13,7 @@ use super::membership::MembershipError;
 use super::pending;
 use super::refusal::refusal;
 use super::status::status;
+use crate::journal::NO_JOURNAL;
 use crate::topology::SlotMap;
 
 /// The records of the catalog that are asked for, if it is here.
@@ -110,6 +111,9 @@ pub(super) fn collect(
 /// Brings everything to disk, or into the checkpoint.
 pub(super) async fn save(host: Arc<Host>, request: wire::Save) -> Answer {
     let saved = match host.node.journal() {
+        None if !request.checkpoint => {
+            return Answer::Refusal(refusal(Code::Invalid, NO_JOURNAL.text()));
+        }
         None => Ok(()),
         Some(journal) if request.checkpoint => journal.checkpoint().await,
         Some(journal) => journal.flush().await,

@@ -26,6 +26,7 @@ mod long_calls;
 mod memory_limits;
 mod metrics;
 mod modes;
+mod newer_commands;
 mod notifications;
 mod operations;
 mod otel;

@@ -43,6 +43,9 @@ const RECIPES: &[(&str, &str)] = &[
     ("decr", "c('DECR', 'number')"),
     ("decrby", "c('DECRBY', 'number', 7)"),
     ("get", "c('GET', 'text')"),
+    ("delex", "c('DELEX', 'text', 'IFDEQ', '0000000000000000')"),
+    ("delifeq", "c('DELIFEQ', 'text', megabyte)"),
+    ("digest", "c('DIGEST', 'text')"),
     ("getdel", "c('COPY', 'text', 'd', 'REPLACE') c('GETDEL', 'd')"),
     ("getex", "c('GETEX', 'text', 'EX', 100)"),
     ("getrange", "c('GETRANGE', 'text', 1, -2)"),
@@ -56,6 +59,7 @@ const RECIPES: &[(&str, &str)] = &[
     ),
     ("mget", "c('MGET', unpack(many))"),
     ("mset", "c('MSET', unpack(many))"),
+    ("msetex", "c('MSETEX', 3500, unpack(many))"),
     ("msetnx", "c('MSETNX', unpack(many)) c('DEL', unpack(many))"),
     ("psetex", "c('PSETEX', 'd', 100000, megabyte)"),
     ("set", "c('SET', 'd', megabyte)"),
@@ -217,10 +221,12 @@ const RECIPES: &[(&str, &str)] = &[
     ("geosearch", "c('GEOSEARCH', 'geo', 'FROMLONLAT', 0, 0, 'BYBOX', 40000, 40000, 'km', 'WITHDIST')"),
     ("geosearchstore", "c('GEOSEARCHSTORE', 'd', 'geo', 'FROMLONLAT', 0, 0, 'BYRADIUS', 30000, 'km')"),
     // Streams.
+    ("xackdel", "c('XACKDEL', 'stream', 'group', 'DELREF', 'IDS', 7000, unpack(many))"),
     ("xack", "c('XACK', 'stream', 'group', unpack(many))"),
     ("xadd", "c('XADD', 'stream', '*', unpack(many))"),
     ("xautoclaim", "c('XAUTOCLAIM', 'stream', 'group', 'two', 0, 0, 'COUNT', 1000000, 'JUSTID')"),
     ("xclaim", "c('XCLAIM', 'stream', 'group', 'two', 0, unpack(many))"),
+    ("xdelex", "c('COPY', 'stream', 'd', 'REPLACE') c('XDELEX', 'd', 'DELREF', 'IDS', 7000, unpack(many))"),
     ("xdel", "c('COPY', 'stream', 'd', 'REPLACE') c('XDEL', 'd', unpack(many))"),
     (
         "xgroup|create",
@@ -288,7 +294,7 @@ const CONSTANT: &str = "
     cluster|bumpepoch cluster|count-failure-reports cluster|countkeysinslot cluster|delslots cluster|delslotsrange
     cluster|failover cluster|flushslots cluster|forget cluster|getkeysinslot cluster|help cluster|info cluster|links
     cluster|meet cluster|myid cluster|replicas cluster|replicate cluster|saveconfig cluster|set-config-epoch
-    cluster|setslot cluster|slaves lastsave object|freq pfselftest readonly readwrite slowlog|len slowlog|reset";
+    cluster|setslot cluster|slaves cluster|slot-stats lastsave object|freq pfselftest readonly readwrite slowlog|len slowlog|reset";
 
 /// The commands that a script may call, with their subcommands as COMMAND names these.
 fn callable(client: &mut Client) -> BTreeSet<String> {

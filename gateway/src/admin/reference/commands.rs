@@ -21,6 +21,11 @@ const ABSENT: &[(&str, &str)] = &[
 const ADDED: &[(&str, &str)] = &[
     ("CLIENT SETINFO", "as in Redis 7.2"),
     ("CLIENT TRACEPARENT", "sets the trace context of the next requests of the connection"),
+    ("CLUSTER SLOT-STATS", "as in Redis 8.2 and Valkey 8, with `key-count` alone, of database 0"),
+    ("DELEX", "as in Redis 8.4"),
+    ("DELIFEQ", "as in Valkey 9"),
+    ("DIGEST", "as in Redis 8.4"),
+    ("MSETEX", "as in Redis 8.4"),
     ("OBJECT STICKY", "whether a key is sticky"),
     ("SCRIPT FLAGS", "adds flags and options to those of a script"),
     ("SCRIPT LATENCY", "how long the runs of each script took"),
@@ -30,6 +35,12 @@ const ADDED: &[(&str, &str)] = &[
     ("SCRIPT STATS", "what the runs of scripts did and used"),
     ("STICK", "marks keys as sticky: they are never evicted (Dragonfly's command)"),
     ("UNSTICK", "removes that mark"),
+    (
+        "WAITAOF",
+        "as in Redis 7.2: with numlocal 1 waits until all changes of all clients are on disk, over store nodes on all of them",
+    ),
+    ("XACKDEL", "as in Redis 8.2"),
+    ("XDELEX", "as in Redis 8.2"),
 ];
 
 /// Commands that behave differently from Redis 7.0.15.
@@ -41,6 +52,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ),
     ("BGREWRITEAOF", "writes the journal into the checkpoint, as BGSAVE does"),
     ("BGSAVE", "writes the journal into the checkpoint; no RDB file is written, see `moonshard store dump`"),
+    ("CLIENT KILL", "has the option MAXAGE, as in Redis 7.4"),
     (
         "CLIENT LIST",
         "`argv-mem`, `rbs` and `rbp` are 0: a call is read where it has arrived (`qbuf`), and a connection has a reply buffer only while replies are written (`obl`). Flag `d` covers keys that are watched in this process; flag `c` is never shown. `lib-name` and `lib-ver` are shown if the client has set them",
@@ -78,6 +90,7 @@ const DIFFERENT: &[(&str, &str)] = &[
         "FUNCTION LOAD",
         "the first line of a library also takes options such as `fuel=N` and `on-error=rollback`",
     ),
+    ("HSCAN", "has the option NOVALUES, as in Redis 7.4"),
     (
         "INFO",
         "`used_memory` is the memory of keys and values alone, so there is no ratio to `used_memory_rss`; fields about forks, replication and Redis' allocator are left out",
@@ -89,27 +102,40 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("REPLICAOF", "`NO ONE` only"),
     ("RESTORE", "has the option STICK, which marks the key as sticky"),
     ("ROLE", "always a master without replicas"),
-    ("SAVE", "writes the journal into the checkpoint; no RDB file is written, see `moonshard store dump`"),
+    (
+        "SAVE",
+        "writes the journal into the checkpoint, if there is one; no RDB file is written, see `moonshard store dump`",
+    ),
     (
         "SCRIPT KILL",
         "also ends scripts that have written; their writes are rolled back. Takes a digest, or CLIENT and a client id",
     ),
-    ("SET", "has the option STICK, which marks the key as sticky"),
+    (
+        "SET",
+        "has the option STICK, which marks the key as sticky, IFEQ as in Valkey 8.1, and IFNE, IFDEQ and IFDNE as in Redis 8.4",
+    ),
     ("SLAVEOF", "`NO ONE` only"),
     (
         "SORT",
         "compares whole texts, where Redis stops at their first zero byte; a weight is a number or not, where Redis also looks at what an earlier call left in `errno`",
     ),
     ("WAIT", "there are no replicas: waits for the timeout and answers 0"),
+    ("XADD", "has the options KEEPREF, DELREF and ACKED, as in Redis 8.2"),
     (
         "XAUTOCLAIM",
         "takes any `COUNT`; Redis refuses one that it has no memory for, whether there are entries or not",
     ),
     (
         "XREAD",
+        "a blocked client goes on waiting if what came was trimmed or removed at once, where Redis answers with no entries. The ID `+` means the last entry, as in Redis 7.4",
+    ),
+    (
+        "XREADGROUP",
         "a blocked client goes on waiting if what came was trimmed or removed at once, where Redis answers with no entries",
     ),
-    ("XREADGROUP", "the same as XREAD"),
+    ("XTRIM", "has the options KEEPREF, DELREF and ACKED, as in Redis 8.2"),
+    ("ZRANK", "has the option WITHSCORE, as in Redis 7.2"),
+    ("ZREVRANK", "has the option WITHSCORE, as in Redis 7.2"),
 ];
 
 /// Commands that only answer with an error.
@@ -138,7 +164,7 @@ const REFUSED: &[(&str, &str)] = &[
 const MANAGED: &str = "`moonshard topology` adds and removes nodes and moves slots";
 
 /// Commands that a script may not call although their rows allow it: they look at keys that the script may have locked.
-const NOT_IN_SCRIPTS: &[&str] = &["CLUSTER COUNTKEYSINSLOT", "CLUSTER GETKEYSINSLOT"];
+const NOT_IN_SCRIPTS: &[&str] = &["CLUSTER COUNTKEYSINSLOT", "CLUSTER GETKEYSINSLOT", "CLUSTER SLOT-STATS"];
 
 /// What a command is to a client of Redis.
 fn status(name: &str) -> &'static str {

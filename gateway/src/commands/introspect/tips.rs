@@ -6,7 +6,7 @@ const TIPS: &[(&str, &str)] = &[
         "nondeterministic_output",
         "client|info client|list cluster|bumpepoch cluster|count-failure-reports cluster|getkeysinslot \
          cluster|info cluster|links cluster|nodes cluster|replicas cluster|shards cluster|slaves \
-         cluster|slots dump function|stats hrandfield hscan info lastsave latency|doctor latency|graph \
+         cluster|slots cluster|slot-stats dump function|stats hrandfield hscan info lastsave latency|doctor latency|graph \
          latency|histogram latency|history latency|latest memory|doctor memory|malloc-stats memory|stats \
          object|encoding object|freq object|idletime object|refcount pttl randomkey scan slowlog|get \
          slowlog|len spop srandmember sscan time ttl xadd xautoclaim xclaim xinfo|consumers xpending xtrim \
@@ -24,14 +24,14 @@ const TIPS: &[(&str, &str)] = &[
     ),
     (
         "request_policy:all_shards",
-        "dbsize flushall flushdb function|delete function|flush function|kill function|load function|restore \
+        "cluster|slot-stats dbsize flushall flushdb function|delete function|flush function|kill function|load function|restore \
          function|stats info keys memory|doctor memory|malloc-stats memory|purge memory|stats ping randomkey \
-         script|exists script|kill wait",
+         script|exists script|kill wait waitaof",
     ),
     ("request_policy:multi_shard", "del exists mget mset msetnx touch unlink"),
     ("request_policy:special", "scan"),
     ("response_policy:agg_logical_and", "script|exists"),
-    ("response_policy:agg_min", "msetnx wait"),
+    ("response_policy:agg_min", "msetnx wait waitaof"),
     ("response_policy:agg_sum", "dbsize del exists slowlog|len touch unlink"),
     (
         "response_policy:all_succeeded",

@@ -129,7 +129,7 @@ const SCORED_POPS: Command = Command {
 const COUNTED: Command = Command {
     since: "7.0.0",
     arity: Arity::AtLeast(5),
-    keys: &[KeyPart::Counted { count_at: 2, first: 3, access: Access::Write }],
+    keys: &[KeyPart::Counted { count_at: 2, first: 3, step: 1, access: Access::Write }],
     flags: flags::BLOCKING | flags::MOVABLE_KEYS,
     ..POPS
 };

@@ -143,7 +143,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::RANDOM,
         summary: "Iterates over the fields and values of a hash.",
         complexity: "O(1) for every call, O(N) for all N fields.",
-        syntax: "key cursor:int MATCH=pattern:pattern? COUNT=count:int?",
+        syntax: "key cursor:int MATCH=pattern:pattern? COUNT=count:int? NOVALUES@7.4.0?",
         cost: Cost::Elements(scan::elements),
         run: scan_fields,
         ..HASH
@@ -305,7 +305,7 @@ fn scan_fields(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         scan::reply(ctx.out, 0, |_| 0);
         return Ok(());
     }
-    let options = scan::ScanOptions::parse(args.cursor(3), false)?;
+    let options = scan::ScanOptions::parse(args.cursor(3), scan::Scanned::Fields)?;
     let work = ctx.work;
     ctx.reply_from::<Hash>(args[1], |hash, out| {
         let Some(hash) = hash else { return };
@@ -315,8 +315,11 @@ fn scan_fields(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
             out.each(work, window.filter_map(|at| hash.at(at)), |out, (field, value)| {
                 if options.shows(field) {
                     out.bulk(field);
-                    out.bulk(value);
-                    shown += 2;
+                    shown += 1;
+                    if !options.no_values {
+                        out.bulk(value);
+                        shown += 1;
+                    }
                 }
             });
             shown

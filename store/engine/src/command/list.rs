@@ -142,7 +142,7 @@ pub static COMMANDS: &[Command] = &[
         name: "lmpop",
         since: "7.0.0",
         arity: Arity::AtLeast(4),
-        keys: &[KeyPart::Counted { count_at: 1, first: 2, access: Access::Write }],
+        keys: &[KeyPart::Counted { count_at: 1, first: 2, step: 1, access: Access::Write }],
         flags: flags::MOVABLE_KEYS,
         summary: "Removes and returns elements of the first list that exists.",
         complexity: "O(N+M) where N is the number of keys and M the number of elements returned.",

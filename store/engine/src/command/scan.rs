@@ -7,7 +7,7 @@ const INVALID_CURSOR: CommandError = CommandError::new("ERR invalid cursor");
 
 /// How many elements of a collection of `len` a call of HSCAN, SSCAN or ZSCAN looks at.
 pub fn elements(args: Args<'_>, len: usize) -> usize {
-    let count = ScanOptions::parse(args.cursor(3), false).map_or(0, |options| options.count);
+    let count = ScanOptions::parse(args.cursor(3), Scanned::Fields).map_or(0, |options| options.count);
     count.max(WHOLE_UP_TO).min(len)
 }
 
@@ -60,8 +60,19 @@ impl Page {
 
 /// The page that a call of SCAN asks for, if there are `total` partitions and the call is right.
 pub fn page(args: Args<'_>, total: usize) -> Option<Page> {
-    let options = ScanOptions::parse(args.cursor(2), true).ok()?;
+    let options = ScanOptions::parse(args.cursor(2), Scanned::Keys).ok()?;
     Some(Page::of(cursor(args.get(1)?).ok()?, &options, total as u64))
+}
+
+/// What is scanned, on which it depends which options there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scanned {
+    /// SCAN, which has TYPE.
+    Keys,
+    /// HSCAN, which has NOVALUES.
+    Fields,
+    /// SSCAN and ZSCAN.
+    Members,
 }
 
 /// The options behind the cursor.
@@ -73,17 +84,23 @@ pub struct ScanOptions<'a> {
     pub pattern: Option<&'a [u8]>,
     /// TYPE, which only SCAN knows.
     pub kind: Option<&'a [u8]>,
+    /// NOVALUES, which only HSCAN knows. As in Redis 7.4.
+    pub no_values: bool,
 }
 
 impl<'a> ScanOptions<'a> {
-    /// Reads all that is left; TYPE is an error unless `with_type`.
-    pub fn parse(mut cursor: Cursor<'a>, with_type: bool) -> Result<ScanOptions<'a>, CommandError> {
-        let mut options = ScanOptions { count: 10, pattern: None, kind: None };
+    /// Reads all that is left.
+    pub fn parse(mut cursor: Cursor<'a>, scanned: Scanned) -> Result<ScanOptions<'a>, CommandError> {
+        let mut options = ScanOptions { count: 10, pattern: None, kind: None, no_values: false };
         while !cursor.is_done() {
-            if cursor.remaining() < 2 {
+            if cursor.flag("novalues") {
+                if scanned != Scanned::Fields {
+                    return Err(CommandError::new("ERR NOVALUES option can only be used in HSCAN"));
+                }
+                options.no_values = true;
+            } else if cursor.remaining() < 2 {
                 return Err(error::SYNTAX);
-            }
-            if cursor.flag("count") {
+            } else if cursor.flag("count") {
                 let count = cursor.integer()?;
                 if count < 1 {
                     return Err(error::SYNTAX);
@@ -91,7 +108,7 @@ impl<'a> ScanOptions<'a> {
                 options.count = usize::try_from(count).unwrap_or(usize::MAX);
             } else if cursor.flag("match") {
                 options.pattern = Some(cursor.bytes()?).filter(|pattern| *pattern != b"*");
-            } else if with_type && cursor.flag("type") {
+            } else if scanned == Scanned::Keys && cursor.flag("type") {
                 options.kind = Some(cursor.bytes()?);
             } else {
                 return Err(error::SYNTAX);
@@ -155,9 +172,10 @@ mod tests {
     fn options_in_any_order() {
         let items: [&[u8]; 6] = [b"sscan", b"match", b"a*", b"COUNT", b"7", b"type"];
         let args = Args::new(&items[..5]);
-        let options = ScanOptions::parse(args.cursor(1), false).unwrap();
-        assert_eq!(options, ScanOptions { count: 7, pattern: Some(b"a*"), kind: None });
+        let options = ScanOptions::parse(args.cursor(1), Scanned::Members).unwrap();
+        let wanted = ScanOptions { count: 7, pattern: Some(b"a*"), kind: None, no_values: false };
+        assert_eq!(options, wanted);
         assert!(options.shows(b"ab") && !options.shows(b"b"));
-        assert_eq!(ScanOptions::parse(Args::new(&items).cursor(1), true), Err(error::SYNTAX));
+        assert_eq!(ScanOptions::parse(Args::new(&items).cursor(1), Scanned::Keys), Err(error::SYNTAX));
     }
 }

@@ -133,7 +133,7 @@ pub static COMMANDS: &[Command] = &[
         name: "sintercard",
         since: "7.0.0",
         arity: Arity::AtLeast(3),
-        keys: &[KeyPart::Counted { count_at: 1, first: 2, access: Access::Read }],
+        keys: &[KeyPart::Counted { count_at: 1, first: 2, step: 1, access: Access::Read }],
         flags: flags::MOVABLE_KEYS,
         summary: "Returns the number of members of the intersection of several sets.",
         syntax: "numkeys:int key... LIMIT=limit:int?",
@@ -430,7 +430,7 @@ fn scan_members(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         scan::reply(ctx.out, 0, |_| 0);
         return Ok(());
     }
-    let options = scan::ScanOptions::parse(args.cursor(3), false)?;
+    let options = scan::ScanOptions::parse(args.cursor(3), scan::Scanned::Members)?;
     let work = ctx.work;
     ctx.reply_from::<Set>(args[1], |set, out| {
         let Some(set) = set else { return };

@@ -5,6 +5,8 @@ mod ids;
 pub mod info;
 pub mod pending;
 pub mod read;
+mod references;
+pub mod removal;
 mod trim;
 
 use crate::cost::Cost;
@@ -31,7 +33,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM | flags::FAST,
         summary: "Appends an entry to a stream. The key is created if it doesn't exist.",
         complexity: "O(1) when adding a new entry, O(N) when trimming where N is the number of entries evicted.",
-        syntax: "key NOMKSTREAM@6.2.0? trim(strategy(MAXLEN | MINID@6.2.0) operator(=!equal | ~!approximately)? threshold LIMIT=count:int@6.2.0?)? id_or_auto(*!auto_id | id) field_value(field value)...",
+        syntax: "key NOMKSTREAM@6.2.0? condition(KEEPREF | DELREF | ACKED)@8.2.0? trim(strategy(MAXLEN | MINID@6.2.0) operator(=!equal | ~!approximately)? threshold LIMIT=count:int@6.2.0?)? id_or_auto(*!auto_id | id) field_value(field value)...",
         cost: Cost::Constant,
         run: add,
         ..WRITES
@@ -87,7 +89,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(4),
         summary: "Removes the oldest entries and returns their number.",
         complexity: "O(N), with N being the number of evicted entries. Constant times are very small however, since entries are organized in macro nodes containing multiple entries that can be released with a single deallocation.",
-        syntax: "key trim(strategy(MAXLEN | MINID@6.2.0) operator(=!equal | ~!approximately)? threshold LIMIT=count:int@6.2.0?)",
+        syntax: "key trim(strategy(MAXLEN | MINID@6.2.0) operator(=!equal | ~!approximately)? threshold LIMIT=count:int@6.2.0? condition(KEEPREF | DELREF | ACKED)@8.2.0?)",
         run: cut,
         ..WRITES
     },
@@ -185,7 +187,7 @@ fn add(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     stream.add(id, pairs);
     stream.note_event("xadd");
     if let Some(trim) = options.trim {
-        trim.apply(&mut stream);
+        trim.apply(&mut stream, options.references.unwrap_or_default());
     }
     drop(stream);
     write_id(ctx.out, id);
@@ -196,7 +198,7 @@ fn cut(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let (options, _) = TrimOptions::parse(args, false)?;
     let stream = ctx.edit(args[1]).existing::<Stream>()?;
     let removed = match (stream, options.trim) {
-        (Some(mut stream), Some(trim)) => trim.apply(&mut stream),
+        (Some(mut stream), Some(trim)) => trim.apply(&mut stream, options.references.unwrap_or_default()),
         _ => 0,
     };
     ctx.out.count(removed);

@@ -1,15 +1,17 @@
 //! Strings and counters.
 
-use std::num::NonZeroU64;
+pub mod conditional;
+mod options;
 
 use crate::cost::{Cost, Size};
 use crate::ctx::Expiry;
-use crate::error::{self, CommandError, invalid_expire};
+use crate::error::{self, CommandError};
 use crate::long_double::LongDouble;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::steps::BYTES_PER_STEP;
 use crate::value::Str;
-use crate::{Args, Ctx, Cursor, Value, args, number};
+use crate::{Args, Ctx, Value, args, number};
+use options::{Comparison, PutOptions, expiry, expiry_option};
 
 /// Longest string, as Redis' default `proto-max-bulk-len`.
 const MAX_BYTES: u64 = Str::MAX_BYTES as u64;
@@ -202,7 +204,7 @@ pub static COMMANDS: &[Command] = &[
         arity: Arity::AtLeast(3),
         flags: flags::DENY_OOM,
         summary: "Sets the string value of a key, ignoring its type. The key is created if it doesn't exist.",
-        syntax: "key value condition(NX | XX)@2.6.12? GET@6.2.0? expiration(EX=seconds:int@2.6.12 | PX=milliseconds:int@2.6.12 | EXAT=unix-time-seconds:time@6.2.0 | PXAT=unix-time-milliseconds:time@6.2.0 | KEEPTTL@6.0.0)? STICK?",
+        syntax: "key value condition(NX | XX | IFEQ=ifeq-value@8.4.0 | IFNE=ifne-value@8.4.0 | IFDEQ=ifdeq-digest@8.4.0 | IFDNE=ifdne-digest@8.4.0)@2.6.12? GET@6.2.0? expiration(EX=seconds:int@2.6.12 | PX=milliseconds:int@2.6.12 | EXAT=unix-time-seconds:time@6.2.0 | PXAT=unix-time-milliseconds:time@6.2.0 | KEEPTTL@6.0.0)? STICK?",
         run: set,
         ..WRITES
     },
@@ -299,48 +301,6 @@ fn mget(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// An expiry given as `amount` of `unit_ms` milliseconds, from now or absolute.
-fn expiry(
-    ctx: &Ctx<'_>,
-    amount: i64,
-    unit_ms: i64,
-    absolute: bool,
-    name: &str,
-) -> Result<NonZeroU64, CommandError> {
-    let base = if absolute { 0 } else { ctx.now_ms as i64 };
-    let at = (amount > 0).then(|| amount.checked_mul(unit_ms)?.checked_add(base)).flatten();
-    at.and_then(|at| NonZeroU64::new(at as u64)).ok_or_else(|| invalid_expire(name))
-}
-
-/// EX, PX, EXAT or PXAT with its number, if one of them comes next.
-fn expiry_option<'a>(cursor: &mut Cursor<'a>) -> Option<PendingExpiry<'a>> {
-    const OPTIONS: [(&str, i64, bool); 4] =
-        [("EX", 1000, false), ("PX", 1, false), ("EXAT", 1000, true), ("PXAT", 1, true)];
-    let (word, unit_ms, absolute) =
-        OPTIONS.into_iter().find(|(word, ..)| cursor.remaining() > 1 && cursor.flag(word))?;
-    cursor.bytes().ok().map(|amount| PendingExpiry { word, amount, unit_ms, absolute })
-}
-
-/// An expiry as it was written. Redis looks at its number after all options, and so do we.
-struct PendingExpiry<'a> {
-    word: &'static str,
-    amount: &'a [u8],
-    unit_ms: i64,
-    absolute: bool,
-}
-
-impl PendingExpiry<'_> {
-    /// Whether it may follow `earlier`. The same option may be given again; the last one counts.
-    fn may_follow(&self, earlier: &Option<PendingExpiry<'_>>) -> bool {
-        earlier.as_ref().is_none_or(|earlier| earlier.word == self.word)
-    }
-
-    fn resolve(&self, ctx: &Ctx<'_>, name: &str) -> Result<NonZeroU64, CommandError> {
-        let amount = crate::number::parse_i64(self.amount).ok_or(error::NOT_AN_INTEGER)?;
-        expiry(ctx, amount, self.unit_ms, self.absolute, name)
-    }
-}
-
 fn set(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let (key, value) = (args[1], args[2]);
     if args.len() == 3 {
@@ -348,42 +308,33 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         ctx.out.ok();
         return Ok(());
     }
-    let (mut if_absent, mut if_present, mut get_old, mut keep_ttl) = (false, false, false, false);
-    let mut sticky = false;
-    let mut pending = None;
+    let mut options = PutOptions::default();
+    let (mut comparison, mut get_old, mut sticky) = (None, false, false);
     let mut cursor = args.cursor(3);
     while !cursor.is_done() {
-        let once = |seen: &mut bool, excluded: bool| {
-            *seen = true;
-            if excluded { Err(error::SYNTAX) } else { Ok(()) }
-        };
-        if cursor.flag("NX") {
-            once(&mut if_absent, if_present)?;
-        } else if cursor.flag("XX") {
-            once(&mut if_present, if_absent)?;
-        } else if cursor.flag("GET") {
+        if cursor.flag("GET") {
             get_old = true;
         } else if cursor.flag("STICK") {
             sticky = true;
-        } else if cursor.flag("KEEPTTL") {
-            once(&mut keep_ttl, pending.is_some())?;
-        } else {
-            let option = expiry_option(&mut cursor).ok_or(error::SYNTAX)?;
-            if keep_ttl || !option.may_follow(&pending) {
+        } else if let Some(next) = Comparison::next(&mut cursor) {
+            if comparison.replace(next).is_some() {
                 return Err(error::SYNTAX);
             }
-            pending = Some(option);
+        } else {
+            options.take(&mut cursor)?;
         }
     }
-    let expiry = match &pending {
-        Some(pending) => Expiry::At(pending.resolve(ctx, "set")?),
-        None if keep_ttl => Expiry::Keep,
-        None => Expiry::Clear,
-    };
+    if comparison.is_some() && options.presence.is_some() {
+        return Err(error::SYNTAX);
+    }
+    let expiry = options.expiry(ctx, "set")?;
     if get_old {
         get(ctx, args)?;
     }
-    let refused = (if_absent || if_present) && ctx.exists(key) != if_present;
+    let refused = match comparison {
+        Some(comparison) => !comparison.holds_of(ctx, key)?,
+        None => options.presence.is_some_and(|present| ctx.exists(key) != present),
+    };
     if !refused {
         ctx.put_string(key, value, expiry);
         if sticky {
@@ -583,6 +534,45 @@ mod tests {
     }
 
     #[test]
+    fn set_compares_with_what_is_there() {
+        let mut bench = Bench::new();
+        bench.run("LPUSH list x");
+        for (line, wanted, after) in [
+            ("SET k b IFEQ a", "+OK", "$1 b"),
+            ("SET k b IFEQ x", "$-1", "$1 a"),
+            ("SET none b IFEQ a", "$-1", "$1 a"),
+            ("SET k b IFNE x", "+OK", "$1 b"),
+            ("SET k b ifne a", "$-1", "$1 a"),
+            ("SET none b IFNE a", "+OK", "$1 a"),
+            ("SET k b IFEQ a GET", "$1 a", "$1 b"),
+            ("SET k b GET IFEQ x", "$1 a", "$1 a"),
+            ("SET none b IFNE x GET", "$-1", "$1 a"),
+            ("SET k b IFDEQ E6C632B61E964E1F", "+OK", "$1 b"),
+            ("SET k b IFDNE e6c632b61e964e1f", "$-1", "$1 a"),
+            ("SET k b IFDEQ 0000000000000000", "$-1", "$1 a"),
+            ("SET k b IFDNE 0000000000000000 EX 10", "+OK", "$1 b"),
+            ("SET k b IFDEQ e6", "-ERR must be exactly 16 hexadecimal characters", "$1 a"),
+            ("SET none b IFDNE e6", "+OK", "$1 a"),
+            ("SET k b IFEQ a NX", "-ERR syntax error", "$1 a"),
+            ("SET k b IFEQ a IFNE b", "-ERR syntax error", "$1 a"),
+            ("SET k b IFEQ", "-ERR syntax error", "$1 a"),
+            (
+                "SET list b IFNE x",
+                "-WRONGTYPE Operation against a key holding the wrong kind of value",
+                "$1 a",
+            ),
+        ] {
+            bench.run("DEL none");
+            bench.run("SET k a");
+            bench.expect(line, wanted);
+            assert_eq!(bench.run("GET k"), after, "{line}");
+        }
+        bench.run("SET k 17");
+        bench.expect("SET k a IFEQ 017", "$-1");
+        bench.expect("SET k a IFEQ 17", "+OK");
+    }
+
+    #[test]
     fn counters() {
         let mut bench = Bench::new();
         bench.expect("INCR n", ":1");
@@ -627,6 +617,10 @@ mod tests {
             "INCRBYFLOAT d 1.5",
             "GETEX b EX 5",
             "MSET a 5 e 6",
+            "SET a 7 IFEQ 5",
+            "MSETEX 2 a 8 f 9 EX 10",
+            "DELEX a IFEQ 8",
+            "DELIFEQ b other",
         ]);
     }
 }

@@ -57,12 +57,12 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "zrank",
         since: "2.0.0",
-        arity: Arity::Exactly(3),
+        arity: Arity::AtLeast(3),
         flags: flags::FAST,
         summary: "Returns the position of a member, the lowest score first.",
         complexity: "O(log(N)) with N the size of the sorted set.",
-        syntax: "key member",
-        run: |ctx, args| rank(ctx, args, false),
+        syntax: "key member WITHSCORE@7.2.0?",
+        run: |ctx, args| rank(ctx, args, "zrank", false),
         ..READS
     },
     Command {
@@ -78,12 +78,12 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "zrevrank",
         since: "2.0.0",
-        arity: Arity::Exactly(3),
+        arity: Arity::AtLeast(3),
         flags: flags::FAST,
         summary: "Returns the position of a member, the highest score first.",
         complexity: "O(log(N)) with N the size of the sorted set.",
-        syntax: "key member",
-        run: |ctx, args| rank(ctx, args, true),
+        syntax: "key member WITHSCORE@7.2.0?",
+        run: |ctx, args| rank(ctx, args, "zrevrank", true),
         ..READS
     },
     Command {
@@ -234,12 +234,26 @@ fn zmscore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     })
 }
 
-fn rank(ctx: &mut Ctx<'_>, args: Args<'_>, reverse: bool) -> Result<(), CommandError> {
+/// ZRANK and ZREVRANK; WITHSCORE as in Redis 7.2.
+fn rank(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, reverse: bool) -> Result<(), CommandError> {
+    let with_score = match args.rest(3) {
+        [] => false,
+        [word] if word.eq_ignore_ascii_case(b"withscore") => true,
+        [_] => return Err(error::SYNTAX),
+        _ => return Err(error::wrong_arity(name)),
+    };
     ctx.reply_from::<ZSet>(args[1], |zset, out| {
-        let found = zset.and_then(|zset| Some((zset.rank(args[2])?, zset.len())));
-        match found {
-            None => out.null(),
-            Some((rank, len)) => out.count(if reverse { len - 1 - rank } else { rank }),
+        let found = zset.and_then(|zset| Some((zset, zset.rank(args[2])?)));
+        let from_end = |zset: &ZSet, rank| if reverse { zset.len() - 1 - rank } else { rank };
+        match (found, with_score) {
+            (None, false) => out.null(),
+            (None, true) => out.null_array(),
+            (Some((zset, rank)), false) => out.count(from_end(zset, rank)),
+            (Some((zset, rank)), true) => {
+                out.array(2);
+                out.count(from_end(zset, rank));
+                out.double(zset.score(args[2]).unwrap_or_default());
+            }
         }
     })
 }

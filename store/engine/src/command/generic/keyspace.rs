@@ -1,6 +1,6 @@
 //! Commands on a database as a whole, and those on no key at all.
 
-use crate::command::scan::{self, Page, ScanOptions};
+use crate::command::scan::{self, Page, ScanOptions, Scanned};
 use crate::cost::Cost;
 use crate::error::{self, CommandError};
 use crate::keyspace::Keyspace;
@@ -108,7 +108,7 @@ pub static COMMANDS: &[Command] = &[
                      cursor to return back to 0.",
         syntax: "cursor:int MATCH=pattern:pattern? COUNT=count:int? TYPE=type@6.0.0?",
         cost: Cost::Keyspace(|args, total| {
-            ScanOptions::parse(args.cursor(2), true).map_or(0, |options| options.count.min(total))
+            ScanOptions::parse(args.cursor(2), Scanned::Keys).map_or(0, |options| options.count.min(total))
         }),
         run: scan,
         routing: Routing::Paged,
@@ -218,7 +218,7 @@ fn randomkey(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<(), CommandError> {
 /// SCAN walks the partitions one after the other, each from its end downwards.
 fn scan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let cursor = scan::cursor(args[1])?;
-    let options = ScanOptions::parse(args.cursor(2), true)?;
+    let options = ScanOptions::parse(args.cursor(2), Scanned::Keys)?;
     let Ctx { partitions, db, now_ms, out, work, .. } = ctx;
     let total = partitions.total() as u64;
     let Page { partition: mut number, mut left, .. } = Page::of(cursor, &options, total);

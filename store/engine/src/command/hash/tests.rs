@@ -45,6 +45,18 @@ fn everything_can_be_taken_back_to_its_place() {
     assert_eq!(bench.run("HGETALL k"), order);
 }
 
+#[test]
+fn a_scan_may_leave_values_out() {
+    let mut bench = Bench::new();
+    bench.run("HSET k a 1 b 2");
+    bench.expect("HSCAN k 0 NOVALUES", "*2 $1 0 *2 $1 a $1 b");
+    bench.expect("HSCAN k 0 novalues COUNT 5 MATCH b", "*2 $1 0 *1 $1 b");
+    bench.expect("HSCAN k 0 COUNT NOVALUES", "-ERR value is not an integer or out of range");
+    bench.run("SADD s a");
+    bench.expect("SSCAN s 0 NOVALUES", "-ERR NOVALUES option can only be used in HSCAN");
+    bench.expect("SCAN 0 NOVALUES", "-ERR NOVALUES option can only be used in HSCAN");
+}
+
 /// Names that a HSCAN reply of this bench shows, and its cursor.
 fn step(bench: &mut Bench, cursor: &str, seen: &mut BTreeSet<String>) -> String {
     let reply = bench.run(&format!("HSCAN k {cursor}"));

@@ -125,6 +125,16 @@ impl<'a> Wanted<'a> {
                  consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return \
                  an empty result set.",
             )),
+            // As in Redis 7.4. Of a stream without entries the next one.
+            (b"+", None) => {
+                Ok(stream
+                    .map_or(Id::MIN, |stream| stream.top_id().previous().unwrap_or(stream.meta().last_id)))
+            }
+            (b"+", Some(_)) => Err(CommandError::new(
+                "ERR The + ID is meaningless in the context of XREADGROUP: you want to read the history of this \
+                 consumer by specifying a proper ID, or use the > ID to get new messages. The + ID would just return \
+                 an empty result set.",
+            )),
             (b">", Some(_)) => Ok(NEW),
             (b">", None) => Err(CommandError::new(
                 "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.",

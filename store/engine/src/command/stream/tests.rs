@@ -15,6 +15,120 @@ fn ids_come_from_the_time_of_the_command() {
 }
 
 #[test]
+fn the_last_entry_is_read() {
+    let mut bench = Bench::new();
+    bench.expect("XREAD STREAMS s +", "*-1");
+    for id in ["1-0", "1-1", "2-0"] {
+        bench.run(&format!("XADD s {id} a {id}"));
+    }
+    bench.expect("XREAD COUNT 9 STREAMS s +", "*1 *2 $1 s *1 *2 $3 2-0 *2 $1 a $3 2-0");
+    bench.run("XDEL s 2-0");
+    bench.expect("XREAD STREAMS s +", "*1 *2 $1 s *1 *2 $3 1-1 *2 $1 a $3 1-1");
+    bench.run("XTRIM s MAXLEN 0");
+    bench.expect("XREAD STREAMS s +", "*-1");
+    bench.run("XGROUP CREATE s g 0");
+    assert!(bench.run("XREADGROUP GROUP g c STREAMS s +").starts_with("-ERR The + ID is meaningless"));
+}
+
+/// A stream of so many entries, which two groups have read.
+fn read_by_two(bench: &mut Bench, entries: usize) {
+    bench.run("DEL s");
+    for number in 1..=entries {
+        bench.run(&format!("XADD s {number}-0 a 1"));
+    }
+    for group in ["g", "h"] {
+        bench.run(&format!("XGROUP CREATE s {group} 0"));
+        bench.run(&format!("XREADGROUP GROUP {group} c STREAMS s >"));
+    }
+}
+
+#[test]
+fn entries_go_with_or_without_their_references() {
+    const NONE: &str = "*4 :0 $-1 $-1 *-1";
+    const BOTH: &str = "*4 :2 $3 1-0 $3 2-0 *1 *2 $1 c $1 2";
+    let mut bench = Bench::new();
+    for (lines, len, first, second) in [
+        (
+            &[("XACKDEL s g DELREF IDS 2 1-0 2-0", "*2 :1 :1"), ("XACKDEL s h IDS 1 1-0", "*1 :-1")][..],
+            0,
+            NONE,
+            NONE,
+        ),
+        (&[("XACKDEL s g KEEPREF IDS 2 1-0 2-0", "*2 :1 :1")], 0, NONE, BOTH),
+        (
+            &[("XACKDEL s g IDS 2 1-0 2-0", "*2 :1 :1"), ("XACKDEL s h IDS 2 1-0 2-0", "*2 :1 :1")],
+            0,
+            NONE,
+            NONE,
+        ),
+        (&[("XACKDEL s g ACKED IDS 2 1-0 2-0", "*2 :2 :2")], 2, NONE, BOTH),
+        (
+            &[
+                ("XACKDEL s g IDS 2 1-0 2-0 ACKED", "*2 :2 :2"),
+                ("XACKDEL s h ACKED IDS 2 1-0 2-0", "*2 :1 :1"),
+            ],
+            0,
+            NONE,
+            NONE,
+        ),
+        (&[("XACKDEL s none IDS 2 1-0 2-0", "*2 :-1 :-1")], 2, BOTH, BOTH),
+        (&[("XDELEX s IDS 3 1-0 2-0 3-0", "*3 :1 :1 :-1")], 0, BOTH, BOTH),
+        (&[("XDELEX s DELREF IDS 2 1-0 2-0", "*2 :1 :1")], 0, NONE, NONE),
+        (&[("XDELEX s ACKED IDS 2 1-0 2-0", "*2 :2 :2"), ("XTRIM s MAXLEN 0 ACKED", ":0")], 2, BOTH, BOTH),
+        (&[("XTRIM s MAXLEN = 0 DELREF", ":2")], 0, NONE, NONE),
+        (&[("XTRIM s MINID 9 KEEPREF", ":2")], 0, BOTH, BOTH),
+    ] {
+        read_by_two(&mut bench, 2);
+        lines.iter().for_each(|(line, wanted)| bench.expect(line, wanted));
+        bench.expect("XLEN s", &format!(":{len}"));
+        bench.expect("XPENDING s g", first);
+        bench.expect("XPENDING s h", second);
+    }
+    // What a group has not read yet is referenced, too.
+    bench.run("XADD s 9-0 a 1");
+    bench.expect("XDELEX s ACKED IDS 1 9-0", "*1 :2");
+}
+
+#[test]
+fn trimming_passes_over_what_is_not_acknowledged() {
+    let mut bench = Bench::new();
+    read_by_two(&mut bench, 250);
+    for group in ["g", "h"] {
+        bench.run(&format!("XACK s {group} 2-0 4-0 150-0"));
+    }
+    bench.expect("XTRIM s MINID 5 ACKED", ":2");
+    bench.expect("XTRIM s MAXLEN ~ 240 ACKED", ":0");
+    bench.expect("XTRIM s MAXLEN 247 ACKED", ":1");
+    bench.expect("XRANGE s 149 151", "*2 *2 $5 149-0 *2 $1 a $1 1 *2 $5 151-0 *2 $1 a $1 1");
+    bench.expect("XTRIM s MAXLEN ~ 100 DELREF LIMIT 150", ":98");
+    bench.expect("XADD s DELREF MAXLEN 1 999-0 a 1", "$5 999-0");
+    bench.expect("XPENDING s g", "*4 :0 $-1 $-1 *-1");
+    bench.expect("XLEN s", ":1");
+}
+
+#[test]
+fn words_behind_the_references() {
+    let mut bench = Bench::new();
+    bench.expect("XDELEX s IDS 2 1-1 2-2", "*2 :-1 :-1");
+    bench.expect("XACKDEL s g IDS 2 1-1 2-2", "*2 :-1 :-1");
+    bench.run("XADD s 1-0 a 1");
+    for (words, wanted) in [
+        ("IDS abc 1-1", "-ERR Number of IDs must be a positive integer"),
+        ("IDS 0 1-1", "-ERR Number of IDs must be a positive integer"),
+        ("IDS 3 1-1 2-2", "-ERR The `numids` parameter must match the number of arguments"),
+        ("IDS 1 1-1 2-2", "-ERR syntax error"),
+        ("KEEPREF DELREF IDS 1 1-1", "-ERR syntax error"),
+        ("BOGUS IDS 1 1-1", "-ERR syntax error"),
+        ("IDS 1 x", "-ERR Invalid stream ID specified as stream command argument"),
+    ] {
+        bench.expect(&format!("XDELEX s {words}"), wanted);
+        bench.expect(&format!("XACKDEL s g {words}"), wanted);
+    }
+    bench.expect("XTRIM s MAXLEN 0 DELREF ACKED", "-ERR syntax error");
+    bench.expect("XTRIM s ACKED", "-ERR wrong number of arguments for 'xtrim' command");
+}
+
+#[test]
 fn all_changes_of_a_stream_are_taken_back() {
     let mut bench = Bench::new();
     for number in 1..=250 {
@@ -32,6 +146,9 @@ fn all_changes_of_a_stream_are_taken_back() {
         &["XGROUP DESTROY s g", "XGROUP CREATE s g $", "XGROUP CREATE s h 5"],
         &["XSETID s 999-1 ENTRIESADDED 500", "XGROUP SETID s g 7", "XGROUP CREATECONSUMER s g z"],
         &["DEL s", "XADD s 1-1 a b", "RENAME s t", "COPY t s"],
+        &["XTRIM s MAXLEN 20 DELREF", "XADD s DELREF MAXLEN ~ 1 * a 1"],
+        &["XACK s g 1-1 2-1 120-1", "XTRIM s MAXLEN 0 ACKED", "XTRIM s MINID 249 KEEPREF"],
+        &["XDELEX s DELREF IDS 2 1-1 200-1", "XACKDEL s g KEEPREF IDS 2 1-1 2-1", "XACKDEL s g IDS 1 3-1"],
     ] {
         bench.check_roll_back(lines);
     }

@@ -1,6 +1,7 @@
 //! What XADD and XTRIM can be told.
 
 use super::ids::{INVALID_ID, id_of};
+use super::references::References;
 use crate::Args;
 use crate::edit::Editor;
 use crate::error::{self, CommandError};
@@ -33,6 +34,8 @@ pub struct Trim {
 pub struct TrimOptions {
     /// Whether the stream is made shorter.
     pub trim: Option<Trim>,
+    /// What becomes of references to the entries that go.
+    pub references: Option<References>,
     /// Whether no stream is made.
     pub no_mkstream: bool,
     /// The entry's ID, unless all of it is left to us.
@@ -42,7 +45,7 @@ pub struct TrimOptions {
 impl TrimOptions {
     /// Reads them; with the position of the ID, if the call must have one.
     pub fn parse(args: Args<'_>, adds: bool) -> Result<(TrimOptions, usize), CommandError> {
-        let mut options = TrimOptions { trim: None, no_mkstream: false, id: None };
+        let mut options = TrimOptions { trim: None, references: None, no_mkstream: false, id: None };
         let mut given = None;
         let mut cursor = args.cursor(2);
         while let Some(word) = cursor.peek() {
@@ -72,6 +75,10 @@ impl TrimOptions {
                 given = Some(limit.ok_or(CommandError::new("ERR The LIMIT argument must be >= 0."))?);
             } else if adds && cursor.flag("NOMKSTREAM") {
                 options.no_mkstream = true;
+            } else if options.references.is_none()
+                && let Some(references) = References::next(&mut cursor)
+            {
+                options.references = Some(references);
             } else if adds {
                 options.id = Some(stream::parse(word, 0).ok_or(INVALID_ID)?);
                 break;
@@ -112,7 +119,22 @@ enum Cut {
 
 impl Trim {
     /// Makes a stream shorter; how many entries went.
-    pub fn apply(self, stream: &mut Editor<'_, Stream>) -> usize {
+    pub fn apply(self, stream: &mut Editor<'_, Stream>, references: References) -> usize {
+        let before = stream.len();
+        if references == References::Keep {
+            self.cut(stream);
+        } else {
+            self.pick(stream, references);
+        }
+        let removed = before - stream.len();
+        if removed > 0 {
+            stream.note_event("xtrim");
+        }
+        removed
+    }
+
+    /// Removes all that is to go.
+    fn cut(self, stream: &mut Editor<'_, Stream>) {
         let before = stream.len();
         while let Some(cut) = self.next(stream, before - stream.len()) {
             match cut {
@@ -123,11 +145,50 @@ impl Trim {
                 }
             }
         }
-        let removed = before - stream.len();
-        if removed > 0 {
-            stream.note_event("xtrim");
+    }
+
+    /// Removes of that what may go, with its references if these are to go too.
+    fn pick(self, stream: &mut Editor<'_, Stream>, references: References) {
+        for (own, ids, is_whole) in self.picked(stream, references) {
+            ids.iter().for_each(|id| references.release(stream, *id));
+            match is_whole {
+                true => stream.remove(Part::Node(own)),
+                false => ids.iter().for_each(|id| stream.mark(own, *id)),
+            }
         }
-        removed
+    }
+
+    /// The entries that go, by node, and whether these are all that are left in it.
+    fn picked(self, stream: &Stream, references: References) -> Vec<(Id, Vec<Id>, bool)> {
+        let mut left = match self.strategy {
+            Strategy::Length(most) => (stream.len() as u64).saturating_sub(most),
+            Strategy::Least(_) => u64::MAX,
+        };
+        let (mut picked, mut removed) = (Vec::new(), 0);
+        for (own, node) in stream.nodes() {
+            let live = node.live() as u64;
+            let reaches_end = match self.strategy {
+                Strategy::Length(_) => live <= left,
+                Strategy::Least(least) => node.entries(own).last().is_none_or(|entry| entry.id < least),
+            };
+            let is_limited = self.limit > 0 && removed + live > self.limit;
+            if left == 0 || is_limited || (self.roughly && !reaches_end) {
+                break;
+            }
+            let ids = node.entries(own).filter(|entry| !entry.is_deleted()).map(|entry| entry.id);
+            let ids = ids.take_while(|id| !matches!(self.strategy, Strategy::Least(least) if *id >= least));
+            let ids = ids.filter(|id| !references.forbid(stream, *id));
+            let ids: Vec<Id> = ids.take(usize::try_from(left).unwrap_or(usize::MAX)).collect();
+            let count = ids.len() as u64;
+            (left, removed) = (left - count, removed + count);
+            if count > 0 {
+                picked.push((own, ids, count == live));
+            }
+            if !reaches_end && matches!(self.strategy, Strategy::Least(_)) {
+                break;
+            }
+        }
+        picked
     }
 
     /// What is next when so many entries have gone.

@@ -84,14 +84,17 @@ pub static COMMANDS: &[Command] = &[
 const READS: Command = Command {
     group: Group::SortedSet,
     arity: Arity::AtLeast(3),
-    keys: &[KeyPart::Counted { count_at: 1, first: 2, access: Access::Read }],
+    keys: &[KeyPart::Counted { count_at: 1, first: 2, step: 1, access: Access::Read }],
     flags: flags::MOVABLE_KEYS,
     cost: Cost::Values(3),
     ..Command::BASE
 };
 const STORES: Command = Command {
     arity: Arity::AtLeast(4),
-    keys: &[KeyPart::one(1, Access::Write), KeyPart::Counted { count_at: 2, first: 3, access: Access::Read }],
+    keys: &[
+        KeyPart::one(1, Access::Write),
+        KeyPart::Counted { count_at: 2, first: 3, step: 1, access: Access::Read },
+    ],
     access: Access::Write,
     flags: flags::DENY_OOM | flags::MOVABLE_KEYS,
     cost: Cost::Values(4),

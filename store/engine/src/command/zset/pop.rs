@@ -14,7 +14,7 @@ pub static COMMANDS: &[Command] = &[
         name: "zmpop",
         since: "7.0.0",
         arity: Arity::AtLeast(4),
-        keys: &[KeyPart::Counted { count_at: 1, first: 2, access: Access::Write }],
+        keys: &[KeyPart::Counted { count_at: 1, first: 2, step: 1, access: Access::Write }],
         flags: flags::MOVABLE_KEYS,
         summary: "Removes and returns members from an end of the first of several sorted sets that is not empty.",
         complexity: "O(K)+O(M*log(N)) with K the number of keys, N the size of the sorted set and M the number of \
@@ -225,7 +225,7 @@ fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         scan::reply(ctx.out, 0, |_| 0);
         return Ok(());
     }
-    let options = scan::ScanOptions::parse(args.cursor(3), false)?;
+    let options = scan::ScanOptions::parse(args.cursor(3), scan::Scanned::Members)?;
     let work = ctx.work;
     ctx.reply_from::<ZSet>(args[1], |zset, out| {
         let Some(zset) = zset else { return };

@@ -288,6 +288,19 @@ fn other_types_are_refused_or_replaced() {
 }
 
 #[test]
+fn a_rank_comes_with_its_score() {
+    let mut bench = bench(&["zadd z 1 a 2.5 b"]);
+    bench.expect("zrank z b withscore", "*2 :1 $3 2.5");
+    bench.expect("zrevrank z b WITHSCORE", "*2 :0 $3 2.5");
+    bench.expect("zrank z x withscore", "*-1");
+    bench.expect("zrank z b withscores", "-ERR syntax error");
+    bench.expect("zrank z b withscore x", "-ERR wrong number of arguments for 'zrank' command");
+    bench.protocol = crate::Protocol::Resp3;
+    bench.expect("zrank z b withscore", "*2 :1 ,2.5");
+    bench.expect("zrank z x withscore", "_");
+}
+
+#[test]
 fn everything_can_be_taken_back() {
     let mut bench = bench(&["zadd z 1 a 2 b 3 c 4 d", "zadd y 5 a 6 e"]);
     bench.check_roll_back(&["zadd z 5 a 6 e", "zincrby z 1 a", "zadd z ch 1 a", "zrem z b", "zadd z 9 b"]);

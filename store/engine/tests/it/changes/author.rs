@@ -143,6 +143,7 @@ impl Author<'_> {
             "consumer" | "consumername" => chance.pick(&["c", "d", "e"]).into(),
             "min-idle-time" | "ms" => chance.pick(&["0", "0", "5"]).into(),
             "entries_added" | "entries_read" => number(chance, -1, 300),
+            "numids" => "1".into(),
             "numkeys" => number(chance, 1, 4),
             "key" | "key1" | "key2" | "newkey" | "source" | "sourcekey" | "destination" | "destkey"
             | "dst" | "src" => self.key(),
@@ -173,7 +174,11 @@ impl Author<'_> {
                 number(chance, -4, 8)
             }
             "offset" | "limit" | "len" | "num-matches" | "min-match-len" => number(chance, 0, 40),
-            "value" | "element" | "member" | "member1" | "member2" | "field" | "pivot" | "message" => {
+            "ifdeq-digest" | "ifdne-digest" => {
+                chance.pick(&["e6c632b61e964e1f", "0000000000000000", "1"]).into()
+            }
+            "value" | "ifeq-value" | "ifne-value" | "element" | "member" | "member1" | "member2"
+            | "field" | "pivot" | "message" => {
                 // Few of the long ones are more than is kept packed.
                 let long = chance.one_in(12).then(|| format!("{:0>1$}", chance.below(4), 2000));
                 let numbered = || {
@@ -198,8 +203,11 @@ fn stream_id(chance: &mut Chance) -> String {
     }
 }
 
-/// As many IDs as streams, which the syntax cannot say.
+/// As many IDs as streams, or as their number says, which the syntax cannot say.
 fn balance(words: &mut Vec<String>) {
+    if let Some(at) = words.iter().position(|word| word == "IDS") {
+        words[at + 1] = (words.len() - at - 2).to_string();
+    }
     let Some(at) = words.iter().position(|word| word == "STREAMS") else { return };
     let rest = words.split_off(at + 1);
     let is_key = |word: &&String| KINDS.iter().any(|kind| word.starts_with(kind));
