@@ -199,6 +199,10 @@ pub fn call(chance: &mut Chance) -> Call {
     if chance.percent(12) {
         spoil(chance, &mut words);
     }
+    if words[0].starts_with(b"XREAD") {
+        // An ID of later versions.
+        words.iter_mut().filter(|word| **word == b"+").for_each(|word| *word = b"-".to_vec());
+    }
     words
 }
 
