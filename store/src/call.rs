@@ -77,7 +77,7 @@ impl<'a> AdmittedCall<'a> {
     /// The call in database `db` at `now_ms`, Unix time in milliseconds.
     pub fn at(&self, db: usize, now_ms: u64) -> Call<'_> {
         let ParsedCall { command, args, keys } = &self.0;
-        Call { command, args: *args, keys, db, now_ms }
+        Call { command, args: *args, keys, db, now_ms, no_touch: false }
     }
 
     /// What is left of the call without its arguments, which are kept elsewhere.
@@ -119,9 +119,16 @@ pub struct Call<'a> {
     pub(crate) db: usize,
     /// Unix time in milliseconds.
     pub(crate) now_ms: u64,
+    /// It counts as no use of its keys.
+    pub(crate) no_touch: bool,
 }
 
 impl<'a> Call<'a> {
+    /// The same call, which counts as a use of its keys or, with `no_touch`, does not.
+    pub fn without_touch(self, no_touch: bool) -> Call<'a> {
+        Call { no_touch, ..self }
+    }
+
     /// The keys' bytes with the locks that they need.
     pub fn keys(&self) -> impl Iterator<Item = (&'a [u8], Mode)> + '_ {
         locks_of(self.args, self.keys)
@@ -238,7 +245,21 @@ pub(crate) fn run_noting(
 /// Arguments that are part of what any call costs. Each that is more is a step.
 const FEW_ARGS: usize = 64;
 
+/// Runs a call within what is locked for it.
 pub(crate) fn run_in(ctx: &mut Ctx<'_>, call: &Call<'_>) -> bool {
+    // TOUCH is there for nothing else.
+    let is_held = call.no_touch && call.command.name != "touch";
+    if !is_held {
+        return run_noted(ctx, call);
+    }
+    ctx.partitions.hold_stamps(call.db, true);
+    let done = run_noted(ctx, call);
+    ctx.partitions.hold_stamps(call.db, false);
+    done
+}
+
+#[inline]
+fn run_noted(ctx: &mut Ctx<'_>, call: &Call<'_>) -> bool {
     let start = ctx.out.buf.len();
     let done = (call.command.run)(ctx, call.args);
     ctx.out.steps += ctx.work.steps() + call.args.len().saturating_sub(FEW_ARGS) as u64;

@@ -19,6 +19,7 @@ struct Entry {
     command: &'static Command,
     keys: SmallVec<[KeyAt; 2]>,
     db: usize,
+    no_touch: bool,
     /// Number of the first argument.
     first: usize,
 }
@@ -33,8 +34,8 @@ impl CallBuffer {
             self.bytes.extend_from_slice(item);
             self.ends.push(self.bytes.len());
         }
-        let Call { command, keys, db, .. } = *call;
-        self.calls.push(Entry { command, keys: SmallVec::from_slice(keys), db, first });
+        let Call { command, keys, db, no_touch, .. } = *call;
+        self.calls.push(Entry { command, keys: SmallVec::from_slice(keys), db, no_touch, first });
     }
 
     /// Number of calls.
@@ -87,8 +88,8 @@ pub struct BufferedCall<'b> {
 impl BufferedCall<'_> {
     /// The call at `now_ms`, Unix time in milliseconds.
     pub fn at(&self, now_ms: u64) -> Call<'_> {
-        let Entry { command, keys, db, .. } = self.entry;
-        Call { command, args: Args::new(&self.items), keys, db: *db, now_ms }
+        let Entry { command, keys, db, no_touch, .. } = self.entry;
+        Call { command, args: Args::new(&self.items), keys, db: *db, now_ms, no_touch: *no_touch }
     }
 
     /// The positions of its keys among its arguments, with what is done to each.

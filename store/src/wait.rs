@@ -106,6 +106,7 @@ pub struct Waiter {
     command: &'static Command,
     items: Vec<Box<[u8]>>,
     db: usize,
+    no_touch: bool,
     protocol: Protocol,
     /// Where the answer goes. The task that takes it out has to send it.
     answer: Mutex<Option<oneshot::Sender<Vec<u8>>>>,
@@ -130,6 +131,7 @@ impl Waiter {
             command: call.command,
             items: call.args.items().iter().map(|item| (*item).into()).collect(),
             db: call.db,
+            no_touch: call.no_touch,
             protocol,
             answer: Mutex::default(),
             wakeup: Notify::new(),
@@ -192,7 +194,8 @@ impl Waiter {
         let narrowed = BlockingCall::of(self.command, Args::new(&items)).narrowed(key);
         let args = Args::new(&narrowed);
         let keys = keys_of(self.command, args).unwrap_or_default();
-        run(&Call { command: self.command, args, keys: &keys, db: self.db, now_ms })
+        let Waiter { command, db, no_touch, .. } = *self;
+        run(&Call { command, args, keys: &keys, db, now_ms, no_touch })
     }
 
     /// What this value, or none, under one of its keys means to it.

@@ -115,6 +115,7 @@ pub struct Admitted<'a> {
     /// The number of what was called, as the registry counts.
     pub number: u16,
     call: AdmittedCall<'a>,
+    no_touch: bool,
 }
 
 impl<'a> Admitted<'a> {
@@ -135,7 +136,7 @@ impl<'a> Admitted<'a> {
 
     /// The call in database `db` at `now_ms`, Unix time in milliseconds, for the store.
     pub fn at(&self, db: usize, now_ms: u64) -> Call<'_> {
-        self.call.at(db, now_ms)
+        self.call.at(db, now_ms).without_touch(self.no_touch)
     }
 
     /// What is left of the call without its arguments, which are kept elsewhere.
@@ -193,7 +194,7 @@ fn admit_parsed<'a>(
         }
         Ok::<_, NotAdmitted>(())
     })?;
-    Ok(Admitted { row, number, call })
+    Ok(Admitted { row, number, call, no_touch: origin.no_touch() })
 }
 
 #[cfg(test)]

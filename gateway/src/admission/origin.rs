@@ -21,6 +21,16 @@ pub enum Origin<'o> {
     Script(&'o ScriptOrigin<'o>),
 }
 
+impl Origin<'_> {
+    /// Whether its calls are no use of their keys.
+    pub fn no_touch(self) -> bool {
+        match self {
+            Origin::Client(session) | Origin::Exec(session) => session.client.no_touch(),
+            Origin::Script(script) => script.caller.no_touch,
+        }
+    }
+}
+
 /// A script that makes a call.
 pub struct ScriptOrigin<'o> {
     /// Who runs the script.
@@ -39,6 +49,8 @@ pub struct ScriptOrigin<'o> {
 pub struct Caller {
     /// The number of the connection.
     pub client: u64,
+    /// Its calls are no use of their keys: CLIENT NO-TOUCH.
+    pub no_touch: bool,
     /// The user, if there is something that the user may not do.
     pub account: Option<Arc<Account>>,
 }

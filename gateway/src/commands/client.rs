@@ -98,6 +98,8 @@ TRACKINGINFO
     Report tracking status for the current connection.
 NO-EVICT (ON|OFF)
     Protect current client connection from eviction.
+NO-TOUCH (ON|OFF)
+    Will not touch LRU/LFU stats when this mode is on.
 SETINFO <option> <value>
     Set the name or version of the client library.
 TRACEPARENT <context>
@@ -143,6 +145,13 @@ static CLIENT: &[Command] = &[
         "Sets the client eviction mode of the connection.",
         "enabled(ON | OFF)",
     )),
+    sub(
+        "no-touch",
+        "7.2.0",
+        Arity::Exactly(3),
+        "Controls whether commands sent by the client affect the LRU/LFU of accessed keys.",
+        "enabled(ON | OFF)",
+    ),
     admin(sub(
         "pause",
         "2.9.50",
@@ -242,11 +251,11 @@ fn client(
             out.ok();
         }
         b"no-evict" => {
-            session.client.details.lock().no_evict = match &*args[2].to_ascii_lowercase() {
-                b"on" => true,
-                b"off" => false,
-                _ => return Err(error::SYNTAX),
-            };
+            session.client.details.lock().no_evict = is_on(args[2])?;
+            out.ok();
+        }
+        b"no-touch" => {
+            session.client.set_no_touch(is_on(args[2])?);
             out.ok();
         }
         b"pause" => {
@@ -271,6 +280,14 @@ fn client(
         _ => reply::help(out, "CLIENT", HELP),
     }
     Ok(())
+}
+
+fn is_on(word: &[u8]) -> Result<bool, CommandError> {
+    match &*word.to_ascii_lowercase() {
+        b"on" => Ok(true),
+        b"off" => Ok(false),
+        _ => Err(error::SYNTAX),
+    }
 }
 
 /// Longest name of a client, of its library, and of that library's version. CLIENT LIST, SLOWLOG and ACL LOG hold copies

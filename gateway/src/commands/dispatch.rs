@@ -333,7 +333,7 @@ pub async fn again(
         out.error(&CommandError::new("ERR internal error: a request is not the one that was sent"));
         return None;
     };
-    let call = admitted.at(request.db, 0);
+    let call = admitted.at(request.db, 0).without_touch(session.client.no_touch());
     let protocol = std::mem::replace(&mut out.protocol, request.protocol);
     let scope = request.span.as_ref().and_then(|span| server.telemetry.spans.scope(span));
     {

@@ -259,6 +259,7 @@ pub(super) fn program_call<'a>(
         protocol: session.protocol,
         seed: session.seed,
         client: session.client.id,
+        no_touch: session.client.no_touch(),
         account: session.limited_account(),
         in_exec: false,
         full: !options.flags.spares_memory() && memory::is_full(&server.store),

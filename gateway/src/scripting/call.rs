@@ -107,6 +107,8 @@ pub struct ScriptCall<'a> {
     pub seed: u64,
     /// The caller's connection.
     pub client: u64,
+    /// Its calls are no use of their keys.
+    pub no_touch: bool,
     /// The caller, if there is something that it may not do.
     pub account: Option<Arc<Account>>,
     /// It is part of a MULTI transaction.
@@ -215,7 +217,7 @@ impl ScriptCall<'_> {
     }
 
     pub(super) fn caller(&self) -> Caller {
-        Caller { client: self.client, account: self.account.clone() }
+        Caller { client: self.client, no_touch: self.no_touch, account: self.account.clone() }
     }
 
     /// The only keys that it may touch, where that is the rule.

@@ -37,6 +37,8 @@ pub struct ClientInfo {
     pub pushes: PushQueue,
     /// The user that it is.
     pub account: Mutex<Arc<Account>>,
+    /// CLIENT NO-TOUCH; beside the details, for each call asks.
+    no_touch: AtomicBool,
     /// The number of its newest command, and one more; 0: none.
     command: AtomicUsize,
     /// What it takes.
@@ -102,11 +104,22 @@ impl ClientInfo {
             wake: tokio::sync::Notify::new(),
             blocked: Mutex::default(),
             account: Mutex::new(account),
+            no_touch: AtomicBool::new(false),
             command: AtomicUsize::new(0),
             held: ConnectionMemory::new(memory, pushes.bytes()),
             pushes,
             details: Mutex::new(ClientDetails { resp: 2, ..ClientDetails::default() }),
         })
+    }
+
+    /// Whether its calls are no use of their keys: CLIENT NO-TOUCH.
+    pub fn no_touch(&self) -> bool {
+        self.no_touch.load(Ordering::Relaxed)
+    }
+
+    /// Says so.
+    pub fn set_no_touch(&self, no_touch: bool) {
+        self.no_touch.store(no_touch, Ordering::Relaxed);
     }
 
     /// Says which command it has called, by its number.
@@ -146,6 +159,7 @@ impl ClientInfo {
             (details.broadcast, 'B'),
             (self.killed.load(Ordering::Relaxed), 'A'),
             (details.no_evict, 'e'),
+            (self.no_touch(), 'T'),
         ]
         .into_iter()
         .filter_map(|(is, flag)| is.then_some(flag))

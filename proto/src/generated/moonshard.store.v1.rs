@@ -471,6 +471,9 @@ pub struct Call {
     /// In a strict step: an error of this call does not fail the step.
     #[prost(bool, tag = "4")]
     pub may_fail: bool,
+    /// The call is no use of its keys, as far as eviction and OBJECT are concerned.
+    #[prost(bool, tag = "5")]
+    pub no_touch: bool,
 }
 /// Executes a command as a transaction of its own.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

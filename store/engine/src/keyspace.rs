@@ -103,6 +103,8 @@ struct DatabaseState {
     counts: Counts,
     /// Keys that have expired stay.
     holds_expired: bool,
+    /// Accesses are not noted.
+    holds_stamps: bool,
     /// Keys that have expired, if they are to be recorded.
     expired: Option<Vec<Expired>>,
     /// The same for somebody else.
@@ -236,7 +238,9 @@ impl Keyspace {
             self.expire_unless_held(at);
             return None;
         }
-        self.state.aging.note(&mut entry.stamp, now_ms, &mut self.state.dice);
+        if !self.state.holds_stamps {
+            self.state.aging.note(&mut entry.stamp, now_ms, &mut self.state.dice);
+        }
         Some(at)
     }
 
@@ -296,6 +300,11 @@ impl Keyspace {
     /// Whether keys that have expired are gone for all who ask, and stay nevertheless until that is over.
     pub fn hold_expired(&mut self, held: bool) {
         self.state.holds_expired = held;
+    }
+
+    /// Whether no access is noted, so that keys are as recently and as often used as before.
+    pub fn hold_stamps(&mut self, held: bool) {
+        self.state.holds_stamps = held;
     }
 
     fn expire_unless_held(&mut self, at: usize) {

@@ -137,6 +137,11 @@ impl Partitions<'_> {
         (0..self.len()).for_each(|at| self.nth(at).databases[db].hold_expired(held));
     }
 
+    /// [`Keyspace::hold_stamps`].
+    pub fn hold_stamps(&mut self, db: usize, held: bool) {
+        (0..self.len()).for_each(|at| self.nth(at).databases[db].hold_stamps(held));
+    }
+
     /// Exchanges two databases in every held partition.
     pub(crate) fn swap_databases(&mut self, first: usize, second: usize) {
         for at in 0..self.len() {

@@ -463,7 +463,7 @@ pub(super) fn wire_call(call: &Call<'_>, protocol: Protocol) -> wire::Call {
     let mut args = Vec::with_capacity(items.iter().map(|arg| arg.len() + 5).sum());
     items.iter().for_each(|arg| put_bytes(arg, &mut args));
     let (db, resp3) = (call.db as u32, protocol == Protocol::Resp3);
-    wire::Call { args: args.into(), db, resp3, may_fail: false }
+    wire::Call { args: args.into(), db, resp3, may_fail: false, no_touch: call.no_touch }
 }
 
 /// Most bytes of a reply that is to be added to `out`.

@@ -237,7 +237,7 @@ mod tests {
     fn scan_goes_from_node_to_node() {
         let items: [&[u8]; 4] = [b"SCAN", b"0", b"COUNT", b"2"];
         let command = store_engine::command::lookup(b"scan").expect("a command");
-        let call = Call { command, args: Args::new(&items), keys: &[], db: 0, now_ms: 0 };
+        let call = Call { command, args: Args::new(&items), keys: &[], db: 0, now_ms: 0, no_touch: false };
         let mut scan = Scan::new(&call, vec![0, 1, 3], 6);
         let mut out = Reply::new(Protocol::Resp2);
         assert_eq!(scan.next(), (0, vec![&b"SCAN"[..], b"0", b"COUNT", b"2"]));

@@ -18,6 +18,7 @@ pub(crate) struct Admitted<'a> {
     pub keys: Keys,
     pub db: usize,
     pub protocol: Protocol,
+    no_touch: bool,
 }
 
 /// Most bytes of a reply, whatever a gateway takes: it travels in one message.
@@ -45,7 +46,7 @@ impl<'a> Admitted<'a> {
             return Err("an unknown database");
         }
         let protocol = if call.resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
-        Ok(Admitted { items, command, keys, db, protocol })
+        Ok(Admitted { items, command, keys, db, protocol, no_touch: call.no_touch })
     }
 
     /// What the call's reply is written to, which may take so many bytes if that is not 0.
@@ -59,7 +60,8 @@ impl<'a> Admitted<'a> {
 
     /// The call at this time.
     pub fn call(&self, now_ms: u64) -> Call<'_> {
-        Call { command: self.command, args: Args::new(&self.items), keys: &self.keys, db: self.db, now_ms }
+        let Admitted { command, ref items, ref keys, db, no_touch, .. } = *self;
+        Call { command, args: Args::new(items), keys, db, now_ms, no_touch }
     }
 
     /// The bytes of its keys.

@@ -102,11 +102,39 @@ fn scripts_call_the_server_by_both_names(on: Topology) {
     assert_eq!(say(&mut client, "FCALL f 1 k"), r#""da39a3ee5e6b4b0d3255bfef95601890afd80709""#);
 }
 
+fn a_client_may_leave_no_trace_of_its_reads(on: Topology) {
+    let server = on.start(&[]);
+    let (mut client, mut other) = (server.client(), server.client());
+    let idle = |client: &mut Client| say(client, "OBJECT IDLETIME k").parse::<u64>().expect("seconds");
+    client.run("SET k v");
+    check(&mut client, &[("CLIENT NO-TOUCH maybe", "-ERR syntax error"), ("CLIENT NO-TOUCH on", "+OK")]);
+    assert!(say(&mut client, "CLIENT INFO").contains(" flags=T "));
+    wait_until("it is idle for two seconds", || idle(&mut other) >= 2);
+    client.run("GET k");
+    client.run("APPEND k w");
+    // Over store nodes, what a script or transaction fetches counts as used.
+    if let Topology::Local = on {
+        for line in ["MULTI", "STRLEN k", "EXEC"] {
+            client.run(line);
+        }
+        client.eval("redis.call('APPEND', KEYS[1], 'x') return redis.call('GET', KEYS[1])", &["k"], &[]);
+    }
+    client.eval("--!df flags=disable-atomicity\nreturn redis.call('GET', KEYS[1])", &["k"], &[]);
+    assert!(idle(&mut other) >= 2);
+    client.run("TOUCH k");
+    assert!(idle(&mut other) < 2);
+    wait_until("it is idle again", || idle(&mut other) >= 2);
+    client.run("CLIENT NO-TOUCH off");
+    client.run("GET k");
+    assert!(idle(&mut other) < 2);
+}
+
 over_nodes! {
     strings_change_on_conditions,
     readers_and_entries,
     keys_of_slots_are_counted,
     scripts_call_the_server_by_both_names,
+    a_client_may_leave_no_trace_of_its_reads,
 }
 
 #[test]

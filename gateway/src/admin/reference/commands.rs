@@ -19,6 +19,10 @@ const ABSENT: &[(&str, &str)] = &[
 
 /// Commands that Redis 7.0 does not have.
 const ADDED: &[(&str, &str)] = &[
+    (
+        "CLIENT NO-TOUCH",
+        "as in Redis 7.2; over store nodes, values that a script or transaction fetches count as used",
+    ),
     ("CLIENT SETINFO", "as in Redis 7.2"),
     ("CLIENT TRACEPARENT", "sets the trace context of the next requests of the connection"),
     ("CLUSTER SLOT-STATS", "as in Redis 8.2 and Valkey 8, with `key-count` alone, of database 0"),
