@@ -163,6 +163,11 @@ async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(
                 return Err(store_engine::error::wrong_arity("config|set"));
             }
             let pairs: Vec<_> = args.rest(2).chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+            if let Store::Distributed(cluster) = &server.store {
+                // First those who may refuse it: all parameters change, or none.
+                Config::check(&pairs)?;
+                cluster.configure(of_data(&pairs), false).await?;
+            }
             server.config.set(&pairs)?;
             if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"requirepass")) {
                 server.acl.require(&server.config.requirepass.get());
@@ -175,7 +180,6 @@ async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(
                 Store::Local(node) => server.config.apply_settings_of_data(node),
                 Store::Distributed(cluster) => {
                     cluster.set_sparse_limit(server.config.sparse_limit());
-                    cluster.configure(of_data(&pairs), false).await?;
                 }
             }
             out.ok();

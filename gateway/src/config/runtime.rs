@@ -6,6 +6,7 @@ use store_engine::glob;
 
 use super::derived::DERIVED;
 use super::errors::SetError;
+use super::kind::ParsedValue;
 use super::parameter::Parameter;
 use super::table::PARAMETERS;
 use super::values::Config;
@@ -54,34 +55,44 @@ impl Config {
     /// Changes all the named parameters, or none.
     pub fn set(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), SetError> {
         let _alone = SETTING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let mut rows: Vec<&'static Parameter> = Vec::with_capacity(pairs.len());
-        // As in Redis, names are looked at before values, and an unknown one comes before what follows it.
-        for (name, _) in pairs {
-            let name = String::from_utf8_lossy(name);
-            match Parameter::find(&name) {
-                Some(row) if !row.live => return Err(failed(&name, "can't set immutable config")),
-                Some(row) if rows.iter().any(|other| other.name == row.name) => {
-                    return Err(failed(row.name, "duplicate parameter"));
-                }
-                Some(row) => rows.push(row),
-                None if DERIVED.iter().any(|row| row.name.eq_ignore_ascii_case(&name)) => {
-                    return Err(failed(&name, "can't set immutable config"));
-                }
-                None => {
-                    return Err(SetError::Unknown(name.into_owned()));
-                }
-            }
-        }
-        let mut values = Vec::with_capacity(rows.len());
-        for (row, (_, text)) in rows.iter().zip(pairs) {
-            let text = std::str::from_utf8(text).map_err(|_| failed(row.name, "the value must be UTF-8"))?;
-            values.push(row.kind.parse(text).map_err(|refusal| failed(row.name, &refusal.0))?);
-        }
-        for (row, value) in rows.iter().zip(values) {
+        for (row, value) in parsed(pairs)? {
             row.kind.store(self, value);
         }
         Ok(())
     }
+
+    /// Refuses what [`Config::set`] would refuse.
+    pub fn check(pairs: &[(&[u8], &[u8])]) -> Result<(), SetError> {
+        parsed(pairs).map(drop)
+    }
+}
+
+/// The parameters that are named, with their values.
+fn parsed(pairs: &[(&[u8], &[u8])]) -> Result<Vec<(&'static Parameter, ParsedValue)>, SetError> {
+    let mut rows: Vec<&'static Parameter> = Vec::with_capacity(pairs.len());
+    // As in Redis, names are looked at before values, and an unknown one comes before what follows it.
+    for (name, _) in pairs {
+        let name = String::from_utf8_lossy(name);
+        match Parameter::find(&name) {
+            Some(row) if !row.live => return Err(failed(&name, "can't set immutable config")),
+            Some(row) if rows.iter().any(|other| other.name == row.name) => {
+                return Err(failed(row.name, "duplicate parameter"));
+            }
+            Some(row) => rows.push(row),
+            None if DERIVED.iter().any(|row| row.name.eq_ignore_ascii_case(&name)) => {
+                return Err(failed(&name, "can't set immutable config"));
+            }
+            None => {
+                return Err(SetError::Unknown(name.into_owned()));
+            }
+        }
+    }
+    let value = |(row, (_, text)): (&'static Parameter, &(&[u8], &[u8]))| {
+        let text = std::str::from_utf8(text).map_err(|_| failed(row.name, "the value must be UTF-8"))?;
+        let value = row.kind.parse(text).map_err(|refusal| failed(row.name, &refusal.0))?;
+        Ok((row, value))
+    };
+    rows.into_iter().zip(pairs).map(value).collect()
 }
 
 fn failed(name: &str, why: &str) -> SetError {

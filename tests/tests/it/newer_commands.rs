@@ -279,3 +279,20 @@ fn odd_arguments_as_in_redis() {
         ],
     );
 }
+
+#[test]
+fn a_gateway_keeps_its_parameters_if_a_node_cannot_be_changed() {
+    let store = TestServer::store(&[]);
+    let server = TestServer::gateway(&[store.address()], &[]);
+    let mut client = server.client();
+    let set = "CONFIG SET slowlog-max-len 7 maxmemory-policy allkeys-lfu";
+    drop(store);
+    assert!(say(&mut client, set).starts_with("-CLUSTERDOWN "));
+    check(
+        &mut client,
+        &[
+            ("CONFIG GET slowlog-max-len", r#"["slowlog-max-len", "128"]"#),
+            ("CONFIG GET maxmemory-policy", r#"["maxmemory-policy", "noeviction"]"#),
+        ],
+    );
+}

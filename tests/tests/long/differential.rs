@@ -22,8 +22,8 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("sort", "can't be converted into double", "Redis looks at the errno of an earlier call"),
     ("sort_ro", "can't be converted into double", "Redis looks at the errno of an earlier call"),
     ("xautoclaim", "COUNT too high", "Redis takes memory for as many entries as are asked for"),
-    ("zrank", "wrong number of arguments", "Redis 7.0 has no WITHSCORE"),
-    ("zrevrank", "wrong number of arguments", "Redis 7.0 has no WITHSCORE"),
+    ("zrank", "rong number of arg", "Redis 7.0 has no WITHSCORE"),
+    ("zrevrank", "rong number of arg", "Redis 7.0 has no WITHSCORE"),
     ("object", "STICKY <key>", "Redis does not know the mark"),
     ("", "ERR Invalid arguments specified for command", "COMMAND GETKEYS of Redis reads 1e5 as one key"),
 ];
