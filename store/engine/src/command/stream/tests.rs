@@ -97,6 +97,7 @@ fn trimming_passes_over_what_is_not_acknowledged() {
         bench.run(&format!("XACK s {group} 2-0 4-0 150-0"));
     }
     bench.expect("XTRIM s MINID 5 ACKED", ":2");
+    assert!(bench.run("XINFO STREAM s").contains("max-deleted-entry-id $3 4-0"));
     bench.expect("XTRIM s MAXLEN ~ 240 ACKED", ":0");
     bench.expect("XTRIM s MAXLEN 247 ACKED", ":1");
     bench.expect("XRANGE s 149 151", "*2 *2 $5 149-0 *2 $1 a $1 1 *2 $5 151-0 *2 $1 a $1 1");

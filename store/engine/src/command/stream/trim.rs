@@ -149,12 +149,20 @@ impl Trim {
 
     /// Removes of that what may go, with its references if these are to go too.
     fn pick(self, stream: &mut Editor<'_, Stream>, references: References) {
-        for (own, ids, is_whole) in self.picked(stream, references) {
+        let picked = self.picked(stream, references);
+        let highest = picked.last().and_then(|(_, ids, _)| ids.last().copied());
+        for (own, ids, is_whole) in picked {
             ids.iter().for_each(|id| references.release(stream, *id));
             match is_whole {
                 true => stream.remove(Part::Node(own)),
                 false => ids.iter().for_each(|id| stream.mark(own, *id)),
             }
+        }
+        let mut meta = stream.meta();
+        // What went from behind an entry that stays is a gap, as XDEL leaves one: groups count what they have not read.
+        if let Some(highest) = highest.filter(|highest| !stream.is_empty() && stream.first_id() < *highest) {
+            meta.max_deleted_id = meta.max_deleted_id.max(highest);
+            stream.set_meta(meta);
         }
     }
 
