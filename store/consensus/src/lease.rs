@@ -6,8 +6,10 @@
 
 use std::collections::VecDeque;
 
+use crate::timing::{ELECTION_TICKS, TICK_MS};
+
 /// How long a lease is, in milliseconds: 0.8 of the shortest election timeout.
-pub const LEASE_MS: u64 = crate::TICK_MS * crate::ELECTION_TICKS as u64 * 8 / 10;
+pub const LEASE_MS: u64 = TICK_MS * ELECTION_TICKS as u64 * 8 / 10;
 
 /// Questions of a leader, and until when it may answer reads.
 pub(crate) struct Lease {

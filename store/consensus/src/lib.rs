@@ -15,6 +15,7 @@ mod lease;
 mod log;
 mod message;
 mod replica;
+mod timing;
 
 #[cfg(test)]
 mod simulation;
@@ -23,4 +24,5 @@ pub use self::error::ConsensusError;
 pub use self::lease::LEASE_MS;
 pub use self::log::{Committed, Log, LogChange, LogKey, Position, Saved};
 pub use self::message::Outgoing;
-pub use self::replica::{ELECTION_TICKS, HEARTBEAT_TICKS, Replica, Role, Round, Settings, TICK_MS};
+pub use self::replica::{Replica, Role, Round, Settings};
+pub use self::timing::{ELECTION_TICKS, HEARTBEAT_TICKS, TICK_MS};

@@ -9,13 +9,7 @@ use crate::error::ConsensusError;
 use crate::lease::{LEASE_MS, Lease};
 use crate::log::{Committed, Log, LogChange, Position, Saved};
 use crate::message::{self, Outgoing};
-
-/// Milliseconds between two ticks.
-pub const TICK_MS: u64 = 100;
-/// Ticks between two heartbeats of the leader.
-pub const HEARTBEAT_TICKS: usize = 2;
-/// A replica that has heard nothing of a leader for so many ticks, or up to twice as many, tries to become the leader.
-pub const ELECTION_TICKS: usize = 10;
+use crate::timing::{ELECTION_TICKS, HEARTBEAT_TICKS};
 
 /// Entries that are not committed yet may have so many bytes: then nothing more is proposed.
 const UNCOMMITTED_BYTES: u64 = 64 << 20;
@@ -152,7 +146,7 @@ impl Replica {
         if self.role().leads { self.lease.until_ms() } else { 0 }
     }
 
-    /// [`TICK_MS`] have passed. `now_ms` is read from a clock that is never set, and that also counts time in which the
+    /// [`TICK_MS`](crate::TICK_MS) have passed. `now_ms` is read from a clock that is never set, and that also counts time in which the
     /// machine sleeps.
     pub fn tick(&mut self, now_ms: u64) {
         self.raw.tick();
@@ -306,6 +300,7 @@ impl Replica {
 mod tests {
     use super::*;
     use crate::log::LogKey;
+    use crate::timing::TICK_MS;
     use raft::eraftpb::Message;
 
     fn settings(id: u64, now_ms: u64) -> Settings {
