@@ -132,8 +132,6 @@ struct LinkState {
     held_bytes: usize,
     /// When the first of those in the queue was asked, if its answer is awaited.
     batch_since: Option<Instant>,
-    /// Those up to this number have left the queue.
-    sent: u64,
     waiting: HashMap<u64, Awaited, RandomState>,
     writer: Option<Waker>,
     /// Wakes when it is up, or cannot be.
@@ -411,6 +409,7 @@ impl LinkState {
         self.queue_bytes = 0;
         self.batch_since = None;
         self.settle();
+        let never_sent: HashSet<u64> = unsent.iter().chain(&self.held).map(|request| request.id).collect();
         if waits {
             self.hold(unsent);
             // What belongs to the stream that was up is not for the next one.
@@ -426,7 +425,7 @@ impl LinkState {
         let lost: Vec<u64> = self.waiting.keys().copied().filter(|id| !held.contains(id)).collect();
         for id in &lost {
             let Some(waiting) = self.waiting.remove(id) else { continue };
-            let lost = Err(Lost { maybe_done: *id <= self.sent, reason: reason.clone() });
+            let lost = Err(Lost { maybe_done: !never_sent.contains(id), reason: reason.clone() });
             if let Some(span) = waiting.span {
                 span.end(&lost);
             }
@@ -505,7 +504,6 @@ impl Stream for Outgoing {
         state.queue_bytes =
             state.queue.iter().filter_map(|request| request.body.as_ref()).map(bytes_of).sum();
         state.batch_since = None;
-        state.sent = requests.last().map_or(state.sent, |request| request.id);
         Poll::Ready(Some(Requests { requests }))
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -87,6 +88,7 @@ enum Command {
     Durable(GroupId, u64),
     Transfer(GroupId, u64),
     Unreachable(GroupId, u64),
+    Remove(GroupId),
     Stop,
 }
 
@@ -127,7 +129,7 @@ impl Driver {
         warn: fn(&str),
     ) -> Result<Driver, DriverError> {
         let inbox = Arc::<Inbox>::default();
-        let driving = Driving {
+        let mut driving = Driving {
             disk,
             replicas: BTreeMap::new(),
             transport,
@@ -136,7 +138,16 @@ impl Driver {
             ticks: 0,
             next_tick: Instant::now(),
         };
-        let thread = std::thread::Builder::new().name("replication".into()).spawn(move || driving.run());
+        let run = move || {
+            // A message that the Raft implementation does not expect ends this process' part, not the process.
+            if catch_unwind(AssertUnwindSafe(|| driving.run())).is_err() {
+                (driving.warn)(
+                    "this process takes part in no group any more: the replicated log has panicked",
+                );
+            }
+            driving.replicas.values_mut().for_each(Driven::end);
+        };
+        let thread = std::thread::Builder::new().name("replication".into()).spawn(run);
         Ok(Driver { inbox, thread: Some(thread.map_err(DriverError::Thread)?) })
     }
 
@@ -190,6 +201,11 @@ impl ReplicaHandle {
     /// The node has all records up to this one on its own disk: the log is not needed to read them again.
     pub fn durable(&self, record: u64) {
         self.inbox.command(Command::Durable(self.group, record));
+    }
+
+    /// The replica takes part in its group no more, so that another one leads it.
+    pub fn remove(&self) {
+        self.inbox.command(Command::Remove(self.group));
     }
 
     /// Hands the leadership over to this replica, if this one has it.
@@ -247,7 +263,7 @@ struct Driving {
 }
 
 impl Driving {
-    fn run(mut self) {
+    fn run(&mut self) {
         loop {
             let letters = self.inbox.take(self.next_tick);
             match self.work(letters) {
@@ -258,10 +274,6 @@ impl Driving {
                     break;
                 }
             }
-        }
-        for driven in self.replicas.values_mut() {
-            driven.resign();
-            driven.state.send_modify(|state| *state = GroupState { is_over: true, ..GroupState::default() });
         }
     }
 
@@ -321,6 +333,11 @@ impl Driving {
             Command::Unreachable(group, replica) => {
                 if let Some(driven) = self.replicas.get_mut(&group) {
                     driven.replica.report_unreachable(replica);
+                }
+            }
+            Command::Remove(group) => {
+                if let Some(mut driven) = self.replicas.remove(&group) {
+                    driven.end();
                 }
             }
             Command::Stop => {}
@@ -445,6 +462,12 @@ impl Driven {
             is_over: false,
         };
         self.state.send_if_modified(|held| std::mem::replace(held, state) != state);
+    }
+
+    /// Nothing more comes of the replica.
+    fn end(&mut self) {
+        self.resign();
+        self.state.send_replace(GroupState { is_over: true, ..GroupState::default() });
     }
 
     /// The replica does not lead any more.

@@ -46,6 +46,8 @@ pub enum GroupError {
     Entry(u64),
     /// The node lacks this record, and the log begins later.
     Gap(u64),
+    /// It leads, and what serves the group has ended.
+    NotServed,
     /// A thread has panicked.
     Panic,
 }
@@ -58,6 +60,7 @@ impl fmt::Display for GroupError {
             GroupError::Gap(record) => {
                 write!(f, "record {record} is missing, and the replicated log begins later")
             }
+            GroupError::NotServed => f.write_str("the group cannot be served here"),
             GroupError::Panic => f.write_str("a thread has panicked"),
         }
     }
@@ -119,8 +122,13 @@ impl Group {
             if let Err(failure) = closed {
                 (self.settings.warn)(&format!("group {}: {}", self.replica.group.0, failure.detail));
             }
-            if *self.stop.borrow() || self.replica.state().borrow().is_over {
+            let now = *self.replica.state().borrow();
+            if *self.stop.borrow() || now.is_over {
                 return Ok(());
+            }
+            // What it has proposed in this term may still be committed, and the next node would not have it.
+            if matches!(left, Left::ToLead(term) if now.role.leads && now.role.term == term) {
+                return Err(GroupError::NotServed);
             }
         }
     }
@@ -151,19 +159,22 @@ impl Group {
                 }
                 next = after;
             }
-            self.tell_durable(node);
+            self.report_durable(node);
             if seen.is_ready_to_lead && next > seen.committed {
                 return Ok(Left::ToLead(seen.role.term));
             }
-            // An error: the sender is gone, which the next turn sees.
-            let _ = tokio::select! {
-                changed = timeout(REPORT, state.changed()) => changed.is_ok(),
-                _ = self.stop.changed() => true,
+            let changed = tokio::select! {
+                changed = timeout(REPORT, state.changed()) => changed,
+                _ = self.stop.changed() => Ok(Ok(())),
             };
+            if matches!(changed, Ok(Err(_))) {
+                // There is no driver any more.
+                return Ok(Left::ToStop);
+            }
         }
     }
 
-    fn tell_durable(&self, node: &Node) {
+    fn report_durable(&self, node: &Node) {
         if let Some(journal) = node.journal() {
             self.replica.durable(journal.progress().durable);
         }

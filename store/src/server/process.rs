@@ -308,6 +308,7 @@ async fn take_part(shared: Arc<Shared>, name: String) {
     let group = Group::new(settings, replica.handle.clone(), shared.stop.subscribe());
     let serve = |node, leadership| lead(&shared, replica, node, leadership);
     if let Err(error) = group.run(serve).await {
+        replica.handle.remove();
         (shared.settings.warn)(&format!("the replica of group {name} in this process has ended: {error}"));
     }
 }
