@@ -8,7 +8,7 @@ use store_engine::CommandError;
 
 use super::attempt::{Attempt, run_once};
 use super::call::ScriptCall;
-use super::circumstances::{Collects, Patience, RetryReason, RunContext};
+use super::circumstances::{Collects, RetryReason, RetryWindow, RunContext};
 use super::dry_run;
 use super::errors::ScriptError;
 use super::host::{Locked, ScriptHost};
@@ -30,7 +30,7 @@ pub(super) struct Attempts {
     /// Its last calls go with its end.
     leaves: bool,
     snapshot: Option<RunContext>,
-    patience: Patience,
+    retry_window: RetryWindow,
 }
 
 impl Attempts {
@@ -42,7 +42,7 @@ impl Attempts {
             opens: call.trace.is_none() && call.program.stats().may_open(),
             leaves: call.trace.is_none(),
             snapshot: None,
-            patience: Patience::default(),
+            retry_window: RetryWindow::default(),
         }
     }
 
@@ -74,7 +74,7 @@ impl Attempts {
         call: &ScriptCall<'_>,
         error: CommandError,
     ) -> Result<(), ScriptError> {
-        if !self.patience.is_left().await {
+        if !self.retry_window.is_open().await {
             return Err(ScriptError::NodeLost(error));
         }
         self.repeat(telemetry, call, None, RetryReason::Leader(error));

@@ -77,21 +77,21 @@ pub(super) enum RetryReason {
 
 /// How long a transaction is begun again because a group of replicas gets another leader.
 #[derive(Default)]
-pub(super) struct Patience(Option<Instant>);
+pub(super) struct RetryWindow(Option<Instant>);
 
 /// An election takes one to two seconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RETRY_WINDOW: Duration = Duration::from_secs(5);
 /// Between two attempts.
 const LEADER_PAUSE: Duration = Duration::from_millis(20);
 
-impl Patience {
+impl RetryWindow {
     /// Whether it may be begun once more, after a pause.
-    pub async fn is_left(&mut self) -> bool {
-        let is_left = self.0.get_or_insert_with(Instant::now).elapsed() < PATIENCE;
-        if is_left {
+    pub async fn is_open(&mut self) -> bool {
+        let is_open = self.0.get_or_insert_with(Instant::now).elapsed() < RETRY_WINDOW;
+        if is_open {
             sleep(LEADER_PAUSE).await;
         }
-        is_left
+        is_open
     }
 }
 

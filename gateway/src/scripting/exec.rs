@@ -14,7 +14,7 @@ use store_engine::{Args, CommandError, Reply};
 
 use super::attempt::run_once;
 use super::call::ScriptCall;
-use super::circumstances::{Collects, Patience, RetryReason, RunContext};
+use super::circumstances::{Collects, RetryReason, RetryWindow, RunContext};
 use super::dry_run;
 use super::errors::{ScriptError, exec_memory_error, never_run_error};
 use super::host::{Locked, ScriptHost};
@@ -195,7 +195,7 @@ pub async fn exec<'a>(
     let start = out.buf.len();
     let mut collects = Collects::at_first(server);
     let mut present: Option<Present> = None;
-    let mut patience = Patience::default();
+    let mut retry_window = RetryWindow::default();
     let mut steps = Vec::with_capacity(queued.len());
     loop {
         let lock = locks.lock(&server.store, present.map(|present| present.now_ms), watches.remote.clone());
@@ -203,7 +203,7 @@ pub async fn exec<'a>(
             match wait(server, script, client, server.telemetry.counters.lock_waits.of(lock)).await? {
                 Ok(txn) => txn,
                 Err(TransactionError::WatchBroken) => return Ok(false),
-                Err(TransactionError::LeaderLost(error)) => match patience.is_left().await {
+                Err(TransactionError::LeaderLost(error)) => match retry_window.is_open().await {
                     true => continue,
                     false => return Err(error),
                 },
@@ -229,7 +229,7 @@ pub async fn exec<'a>(
                         return Err(exec_memory_error(&server.config, limit));
                     }
                     Err(TransactionError::LeaderLost(error)) => {
-                        if !patience.is_left().await {
+                        if !retry_window.is_open().await {
                             return Err(error);
                         }
                     }
@@ -237,7 +237,7 @@ pub async fn exec<'a>(
                 }
             }
             Err(Broken::RetryReason(_, RetryReason::Leader(error))) => {
-                if !patience.is_left().await {
+                if !retry_window.is_open().await {
                     return Err(error);
                 }
             }

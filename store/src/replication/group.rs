@@ -240,11 +240,11 @@ impl Leadership {
         }
     }
 
-    /// Hands the leadership over to one of these replicas, and waits until it is gone, at most for `patience`.
-    pub async fn hand_over(&mut self, others: &[u64], patience: Duration) {
+    /// Hands the leadership over to one of these replicas, and waits until it is gone, at most for `limit`.
+    pub async fn hand_over(&mut self, others: &[u64], limit: Duration) {
         let term = self.term;
         let lost = |state: &GroupState| state.is_over || !state.role.leads || state.role.term != term;
-        let share = patience / (others.len().max(1) as u32);
+        let share = limit / (others.len().max(1) as u32);
         for other in others {
             self.replica.transfer(*other);
             if timeout(share, self.state.wait_for(lost)).await.is_ok() {
