@@ -29,6 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex};
+use rustix::time::{ClockId, clock_gettime};
 use store_engine::{CommandError, Effects};
 use tokio::sync::watch;
 
@@ -419,9 +420,15 @@ impl Journal {
     }
 }
 
+/// The clock that goes on while the machine sleeps: of this name on Linux, of the other one on macOS.
+#[cfg(target_os = "linux")]
+const BOOT_CLOCK: ClockId = ClockId::Boottime;
+#[cfg(not(target_os = "linux"))]
+const BOOT_CLOCK: ClockId = ClockId::Monotonic;
+
 /// The time since the machine was started, in milliseconds. It is never set, and goes on while the machine sleeps.
 pub(crate) fn boot_ms() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let time = clock_gettime(BOOT_CLOCK);
     // Neither is negative.
     (time.tv_sec as u64) * 1000 + (time.tv_nsec as u64) / 1_000_000
 }

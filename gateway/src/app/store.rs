@@ -42,7 +42,8 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
     }
 }
 
-/// Serves one node, which has no replicas. If it has no data it may be told to have some; then it goes on as such a process.
+/// Serves one node, which has no replicas. If an operator makes the process, which must have no data, one of a cluster with
+/// replicas, it goes on as such a process.
 async fn run_node(config: &Arc<Config>, accept_loss: bool, beginning: Beginning) -> Result<(), StartError> {
     let Beginning { mut signals, certificates, credentials, listener, bound } = beginning;
     let storage = Storage::open(config, PeerCredentials::default(), accept_loss)?;

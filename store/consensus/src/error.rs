@@ -13,8 +13,8 @@ pub enum ConsensusError {
     Damaged(String),
     /// A message of another replica cannot be read, or is not for this replica.
     InvalidMessage(String),
-    /// Another replica counts on entries that this replica once had: its disk was exchanged or has lost them. It must be made
-    /// anew under another number.
+    /// Another replica counts on entries that this replica once had: its disk was exchanged or has lost them. It must be replaced by
+    /// a replica with another number.
     LogLost {
         /// The last entry that this replica has.
         last: u64,

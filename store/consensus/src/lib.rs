@@ -2,7 +2,7 @@
 //!
 //! A [`Replica`] is a state machine without threads, clocks, disks or sockets. Ticks of a clock, messages of other replicas
 //! and proposals go in. A [`Round`] comes out: messages to be sent, changes of the log to be brought to disk, and entries
-//! that are committed. Whoever drives a replica does that in order; `simulation` does it from a seed.
+//! that are committed. The caller does that in order; `simulation` is a caller that draws everything from a seed.
 //!
 //! ```text
 //! tick, step, propose ──▶ Replica ──▶ Round: send, then write and flush `changes`, then send `send_after`

@@ -312,7 +312,7 @@ impl Driving {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Add(group, settings, opened) => {
-                // Whoever asked waits for the answer.
+                // `Driver::add` waits for the answer.
                 let _ = opened.send(self.add(group, &settings));
             }
             Command::Lead(group, node, term) => {

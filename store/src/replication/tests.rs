@@ -1,4 +1,5 @@
-//! Three processes in one, with disks and wires in memory: what the leader has acknowledged is there whoever fails.
+//! Three processes in one, with disks and wires in memory: what the leader has acknowledged is there whichever
+//! process fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -32,7 +32,7 @@ type Message = (GroupId, u64, Bytes);
 /// The ways to all other processes of the cluster.
 pub struct ReplicaLinks {
     queues: BTreeMap<u64, mpsc::Sender<Message>>,
-    /// Set when there is one: it is told which processes cannot be reached.
+    /// Set when there is one: processes that cannot be reached are reported to it.
     driver: Arc<Mutex<Weak<Driver>>>,
 }
 

@@ -11,7 +11,7 @@ pub struct Rules {
     leaders: BTreeMap<u64, u64>,
     /// What is committed: term and data of each entry.
     committed: BTreeMap<u64, (u64, Vec<u8>)>,
-    /// Numbers of writes that clients were told to be done.
+    /// Numbers of acknowledged writes.
     acknowledged: BTreeSet<u64>,
 }
 
@@ -34,17 +34,17 @@ impl Rules {
         Err(format!("entry {index} is of term {} and, at replica {replica}, of term {term}", found.0))
     }
 
-    /// A client is told that its write is done: it stays.
+    /// The write of a client was acknowledged: it stays.
     pub fn acknowledge(&mut self, number: u64) {
         self.acknowledged.insert(number);
     }
 
-    /// The newest write that a client was told to be done.
+    /// The newest acknowledged write.
     pub fn newest(&self) -> u64 {
         self.acknowledged.last().copied().unwrap_or_default()
     }
 
-    /// At the end: all that clients were told to be done is committed.
+    /// At the end: all acknowledged writes are committed.
     pub fn all_is_kept(&self) -> Result<(), String> {
         let kept: BTreeSet<u64> = self.committed.values().filter_map(|(_, data)| number_of(data)).collect();
         match self.acknowledged.iter().find(|number| !kept.contains(number)) {

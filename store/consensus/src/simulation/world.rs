@@ -389,7 +389,7 @@ impl World {
                 continue;
             }
             let local = self.local(at);
-            // A client was told of these before it reads.
+            // Acknowledged before the read.
             let newest = self.rules.newest();
             let machine = &mut self.machines[at];
             let Some(replica) = &mut machine.replica else { continue };
