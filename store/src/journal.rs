@@ -11,6 +11,7 @@
 //! ```
 
 pub(crate) mod checkpoint;
+pub(crate) mod copying;
 pub(crate) mod dirty;
 pub mod disk;
 pub(crate) mod fail_point;
@@ -31,8 +32,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};
 use store_engine::{CommandError, Effects};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
+pub(crate) use self::copying::{CopyPiece, Copying};
 pub use self::disk::{Disk, DiskError, Op, Open, WAY_OUT};
 pub(crate) use self::group::GroupCommit;
 use self::queue::Queue;
@@ -131,6 +133,8 @@ struct Incoming {
     request: WriterRequest,
     /// What has left the queue and the writer has not fetched.
     taken: Vec<Arc<Drained>>,
+    /// Copies of the disk that the writer is to begin.
+    copies: Vec<Copying>,
 }
 
 /// What the writer is asked to do beside its rounds.
@@ -172,6 +176,7 @@ impl Journal {
                 queue: Queue::new(newest),
                 request: WriterRequest::None,
                 taken: Vec::new(),
+                copies: Vec::new(),
             }),
             wake: Condvar::new(),
             progress: watch::Sender::new(progress),
@@ -327,6 +332,20 @@ impl Journal {
     pub fn is_flushed(&self) -> bool {
         let newest = self.newest();
         self.progress.borrow().durable >= newest
+    }
+
+    /// Begins a copy of the disk, with all that was recorded so far; its pieces come from what this returns. If that ends
+    /// without [`CopyPiece::End`], the disk cannot be read, or the writer has ended.
+    pub(crate) fn copy(&self) -> mpsc::Receiver<CopyPiece> {
+        let (copying, pieces) = Copying::new();
+        self.incoming.lock().copies.push(copying);
+        self.ask(WriterRequest::Flush);
+        pieces
+    }
+
+    /// The copies that are to be begun.
+    pub(crate) fn take_copies(&self) -> Vec<Copying> {
+        std::mem::take(&mut self.incoming.lock().copies)
     }
 
     /// Begins to fold all changes into the checkpoint; returns the number of the newest record.

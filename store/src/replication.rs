@@ -14,6 +14,7 @@
 //! loses the leadership may have changes in memory that the group has not: it is read from disk again.
 
 mod apply;
+mod copy;
 mod driver;
 mod entry;
 mod group;
@@ -24,8 +25,9 @@ mod log_disk;
 #[cfg(test)]
 mod tests;
 
-pub use self::driver::{Driver, DriverError, GroupState, ReplicaHandle, Transport};
-pub use self::group::{Group, GroupError, GroupSettings, Leadership};
+pub use self::copy::position_of;
+pub use self::driver::{Copied, Driver, DriverError, GroupState, ReplicaHandle, Transport};
+pub use self::group::{Fetched, Group, GroupError, GroupSettings, Leadership};
 pub use self::group_id::GroupId;
 pub use self::groups::{Founding, GroupInfo, Groups, GroupsError};
 pub use self::log_disk::LogDisk;

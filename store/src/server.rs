@@ -18,6 +18,7 @@ mod records;
 mod refusal;
 mod refused;
 mod registry;
+mod replica_copy;
 mod replica_link;
 mod requests;
 mod resolve;
@@ -59,6 +60,7 @@ use outbox::Outbox;
 use peer::{Known, Peers};
 pub use records::{RecordError, StartError};
 use registry::Registry;
+use replica_copy::CopyParts;
 use session::Session;
 use sessions::Sessions;
 
@@ -248,6 +250,12 @@ impl Store for Service {
         &self,
         _: Request<Streaming<wire::ReplicaMessages>>,
     ) -> Result<Response<wire::Done>, Status> {
+        Err(Status::failed_precondition("this node has no replicas"))
+    }
+
+    type CopyStream = CopyParts;
+
+    async fn copy(&self, _: Request<wire::CopyRequest>) -> Result<Response<CopyParts>, Status> {
         Err(Status::failed_precondition("this node has no replicas"))
     }
 

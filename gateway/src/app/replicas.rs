@@ -28,6 +28,10 @@ impl Companion for OfProgram {
         configure(&self.0, node)
     }
 
+    fn copy_rate(&self) -> u64 {
+        self.0.replica_copy_rate.get()
+    }
+
     fn background(&self, node: Arc<Node>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         let config = self.0.clone();
         Box::pin(async move {

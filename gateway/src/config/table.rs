@@ -122,6 +122,14 @@ pub static PARAMETERS: &[Parameter] = &[
               without one listens on loopback addresses only, unless it requires client certificates.",
     },
     Parameter {
+        name: "replica-copy-rate",
+        kind: ParameterKind::Bytes(1 << 20..=1 << 40, |c| &c.replica_copy_rate),
+        default: Fallback::Text("64mb"),
+        live: true,
+        doc: "Maximum number of bytes per second that a store process sends to another one to copy the data of a group \
+              of replicas.",
+    },
+    Parameter {
         name: "tls-cert-file",
         kind: ParameterKind::File(|c| &c.tls_cert_file),
         default: Fallback::Text("none"),

@@ -32,6 +32,7 @@ pub struct Config {
     pub data_dir: DirCell,
     pub stores: AddressesCell,
     pub cluster_token_file: DirCell,
+    pub replica_copy_rate: Number,
     pub tls_cert_file: DirCell,
     pub tls_key_file: DirCell,
     pub tls_ca_cert_file: DirCell,

@@ -72,6 +72,47 @@ pub struct FoundCluster {
     #[prost(uint64, tag = "3")]
     pub process: u64,
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CopyRequest {
+    #[prost(string, tag = "1")]
+    pub token: ::prost::alloc::string::String,
+    #[prost(fixed64, tag = "2")]
+    pub cluster: u64,
+    #[prost(uint32, tag = "3")]
+    pub group: u32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CopyPart {
+    /// Changes of records as they are on disk, to be applied in order.
+    #[prost(message, repeated, tag = "1")]
+    pub changes: ::prost::alloc::vec::Vec<RecordChange>,
+    #[prost(message, optional, tag = "2")]
+    pub end: ::core::option::Option<CopyEnd>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RecordChange {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: ::prost::bytes::Bytes,
+    /// None: the record is gone.
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub value: ::core::option::Option<::prost::bytes::Bytes>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CopyEnd {
+    /// The copy has all records of the journal up to this one ...
+    #[prost(uint64, tag = "1")]
+    pub record: u64,
+    /// ... and so all entries of the replicated log up to this one.
+    #[prost(uint64, tag = "2")]
+    pub index: u64,
+    #[prost(uint64, tag = "3")]
+    pub term: u64,
+    /// The members of the group as of that entry.
+    #[prost(uint64, repeated, tag = "4")]
+    pub voters: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "5")]
+    pub learners: ::prost::alloc::vec::Vec<u64>,
+}
 /// At most 4 MB unless a single request is larger; at most 1 GB.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Requests {
@@ -1339,6 +1380,32 @@ pub mod store_client {
                 .insert(GrpcMethod::new("moonshard.store.v1.Store", "Replicate"));
             self.inner.client_streaming(req, path, codec).await
         }
+        /// A copy of the data of a group, from the process that leads it; elsewhere it fails as Link does. It is complete with the
+        /// CopyEnd.
+        pub async fn copy(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CopyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::CopyPart>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::bounded::BoundedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/moonshard.store.v1.Store/Copy",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("moonshard.store.v1.Store", "Copy"));
+            self.inner.server_streaming(req, path, codec).await
+        }
         /// Makes a process without data one of a cluster of replicated groups. Repeated with the same Groups it does nothing.
         pub async fn found(
             &mut self,
@@ -1399,6 +1466,18 @@ pub mod store_server {
             &self,
             request: tonic::Request<tonic::Streaming<super::ReplicaMessages>>,
         ) -> std::result::Result<tonic::Response<super::Done>, tonic::Status>;
+        /// Server streaming response type for the Copy method.
+        type CopyStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::CopyPart, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// A copy of the data of a group, from the process that leads it; elsewhere it fails as Link does. It is complete with the
+        /// CopyEnd.
+        async fn copy(
+            &self,
+            request: tonic::Request<super::CopyRequest>,
+        ) -> std::result::Result<tonic::Response<Self::CopyStream>, tonic::Status>;
         /// Makes a process without data one of a cluster of replicated groups. Repeated with the same Groups it does nothing.
         async fn found(
             &self,
@@ -1568,6 +1647,52 @@ pub mod store_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.client_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/moonshard.store.v1.Store/Copy" => {
+                    #[allow(non_camel_case_types)]
+                    struct CopySvc<T: Store>(pub Arc<T>);
+                    impl<
+                        T: Store,
+                    > tonic::server::ServerStreamingService<super::CopyRequest>
+                    for CopySvc<T> {
+                        type Response = super::CopyPart;
+                        type ResponseStream = T::CopyStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CopyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Store>::copy(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CopySvc(inner);
+                        let codec = crate::bounded::BoundedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

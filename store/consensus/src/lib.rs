@@ -22,7 +22,7 @@ mod simulation;
 
 pub use self::error::ConsensusError;
 pub use self::lease::LEASE_MS;
-pub use self::log::{Committed, Log, LogChange, LogKey, Position, Saved};
+pub use self::log::{Committed, Log, LogChange, LogKey, Members, Position, Saved};
 pub use self::message::Outgoing;
-pub use self::replica::{Replica, Role, Round, Settings};
+pub use self::replica::{Follower, MemberChange, Replica, Role, Round, Settings};
 pub use self::timing::{ELECTION_TICKS, HEARTBEAT_TICKS, TICK_MS};

@@ -40,6 +40,35 @@ pub enum LogChange {
     Delete(LogKey),
 }
 
+/// Who belongs to a group.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Members {
+    /// Replicas whose majority decides, ascending.
+    pub voters: Vec<u64>,
+    /// Replicas that get all entries and have no vote, ascending.
+    pub learners: Vec<u64>,
+}
+
+impl Members {
+    pub(crate) fn of(state: &ConfState) -> Members {
+        let ascending = |ids: &[u64]| {
+            let mut ids = ids.to_vec();
+            ids.sort_unstable();
+            ids
+        };
+        Members { voters: ascending(&state.voters), learners: ascending(&state.learners) }
+    }
+
+    pub(crate) fn state(&self) -> ConfState {
+        ConfState { voters: self.voters.clone(), learners: self.learners.clone(), ..ConfState::default() }
+    }
+
+    /// Whether the replica belongs to the group.
+    pub fn contain(&self, id: u64) -> bool {
+        self.voters.contains(&id) || self.learners.contains(&id)
+    }
+}
+
 /// What the disk holds of a log.
 #[derive(Clone, Default, Debug)]
 pub struct Saved {
@@ -65,9 +94,11 @@ pub struct Log(Arc<RwLock<Inner>>);
 #[derive(Default)]
 struct Inner {
     promised: HardState,
-    members: ConfState,
     /// The entry before the first one that is here.
     before: Position,
+    /// The members as of that entry, and as of each later one that changed them.
+    members: Members,
+    changes: VecDeque<(u64, Members)>,
     entries: VecDeque<Entry>,
     /// Of the data of all entries.
     bytes: usize,
@@ -76,10 +107,17 @@ struct Inner {
 }
 
 impl Log {
-    /// The log of a new replica of a group with these members.
+    /// The log of a new replica. If it founds a group with these voters, the log begins behind an entry that no replica has: one
+    /// that joins later then needs a copy, which has the list of members. Without voters it is empty, and waits for a copy.
     pub(crate) fn new(voters: &[u64]) -> Log {
-        let members = ConfState { voters: voters.to_vec(), ..ConfState::default() };
-        Log(Arc::new(RwLock::new(Inner { members, ..Inner::default() })))
+        let mut inner = Inner::default();
+        if !voters.is_empty() {
+            inner.members.voters = voters.to_vec();
+            inner.before = Position { index: 1, term: 1 };
+            inner.promised = HardState { term: 1, commit: 1, ..HardState::default() };
+            inner.committed = 1;
+        }
+        Log(Arc::new(RwLock::new(inner)))
     }
 
     /// The log that the disk holds. An error: a record cannot be read, or entries are missing.
@@ -90,6 +128,7 @@ impl Log {
         let state = disk::ReplicaState::decode(&*state).map_err(|_| unreadable("its state"))?;
         let members =
             ConfState::parse_from_bytes(&state.members).map_err(|_| unreadable("its list of members"))?;
+        let members = Members::of(&members);
         let promised =
             HardState { term: state.term, vote: state.vote, commit: state.commit, ..HardState::default() };
         let before = Position { index: state.before_index, term: state.before_term };
@@ -148,6 +187,25 @@ impl Log {
         changes
     }
 
+    /// Begins anew behind this entry, as of which the data of the node was copied; returns what that changes on disk.
+    pub(crate) fn restore(&self, before: Position, members: Members) -> Vec<LogChange> {
+        let mut inner = self.0.write();
+        let gone = std::mem::take(&mut inner.entries);
+        let mut changes: Vec<_> =
+            gone.iter().map(|entry| LogChange::Delete(LogKey::Entry(entry.index))).collect();
+        (inner.bytes, inner.before, inner.members) = (0, before, members);
+        inner.changes.clear();
+        inner.promised.commit = inner.promised.commit.max(before.index);
+        inner.committed = inner.committed.max(before.index);
+        changes.push(inner.state());
+        changes
+    }
+
+    /// The members are these from this entry on.
+    pub(crate) fn change_members(&self, index: u64, members: &ConfState) {
+        self.0.write().changes.push_back((index, Members::of(members)));
+    }
+
     /// The state as it is, for the disk.
     pub(crate) fn state(&self) -> LogChange {
         self.0.read().state()
@@ -167,6 +225,9 @@ impl Log {
         while let Some(entry) = inner.entries.pop_front_if(|entry| entry.index <= to) {
             inner.bytes -= entry.data.len();
             inner.before = Position { index: entry.index, term: entry.term };
+            while let Some((_, members)) = inner.changes.pop_front_if(|(index, _)| *index <= entry.index) {
+                inner.members = members;
+            }
             changes.push(LogChange::Delete(LogKey::Entry(entry.index)));
         }
         if !changes.is_empty() {
@@ -217,10 +278,20 @@ impl Log {
         self.0.read().bytes
     }
 
-    /// Whether this replica is a member of its group.
-    pub(crate) fn is_member(&self, id: u64) -> bool {
+    /// Who belongs to the group, as far as entries that change that are committed here.
+    pub fn members(&self) -> Members {
         let inner = self.0.read();
-        inner.members.voters.contains(&id) || inner.members.learners.contains(&id)
+        inner.changes.back().map_or(&inner.members, |(_, members)| members).clone()
+    }
+
+    /// The same as of this entry; `None`: the log begins later.
+    pub fn members_at(&self, index: u64) -> Option<Members> {
+        let inner = self.0.read();
+        if index < inner.before.index {
+            return None;
+        }
+        let change = inner.changes.iter().rev().find(|(changed, _)| *changed <= index);
+        Some(change.map_or(&inner.members, |(_, members)| members).clone())
     }
 }
 
@@ -238,7 +309,7 @@ impl Inner {
 
     fn state(&self) -> LogChange {
         // The list of members is short, and writing it into memory cannot fail.
-        let members = self.members.write_to_bytes().unwrap_or_default();
+        let members = self.members.state().write_to_bytes().unwrap_or_default();
         let state = disk::ReplicaState {
             term: self.promised.term,
             vote: self.promised.vote,
@@ -260,6 +331,15 @@ impl Inner {
     }
 }
 
+/// What the Raft implementation knows of a copy of the data.
+pub(crate) fn snapshot_of(position: Position, members: &Members) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    let metadata = snapshot.mut_metadata();
+    (metadata.index, metadata.term) = (position.index, position.term);
+    metadata.set_conf_state(members.state());
+    snapshot
+}
+
 /// An entry as it is on disk.
 fn record_of(entry: &Entry) -> Vec<u8> {
     let kind = match entry.entry_type {
@@ -272,7 +352,7 @@ fn record_of(entry: &Entry) -> Vec<u8> {
 impl Storage for Log {
     fn initial_state(&self) -> raft::Result<RaftState> {
         let inner = self.0.read();
-        Ok(RaftState::new(inner.promised.clone(), inner.members.clone()))
+        Ok(RaftState::new(inner.promised.clone(), inner.members.state()))
     }
 
     fn entries(
@@ -306,8 +386,10 @@ impl Storage for Log {
         Ok(self.0.read().last())
     }
 
+    /// Only says that a copy of the data is needed: the replica gets the copy on another way, of a later entry.
     fn snapshot(&self, _: u64, _: u64) -> raft::Result<Snapshot> {
-        Err(raft::Error::Store(StorageError::SnapshotTemporarilyUnavailable))
+        let inner = self.0.read();
+        Ok(snapshot_of(inner.before, &inner.members))
     }
 }
 
@@ -340,15 +422,15 @@ mod tests {
     #[test]
     fn what_is_on_disk_is_what_was_stored() {
         let (log, mut disk) = (Log::new(&[1, 2, 3]), BTreeMap::new());
-        let promised = HardState { term: 2, vote: 3, commit: 2, ..HardState::default() };
-        apply(&mut disk, log.store(None, &[entry(1, 1), entry(2, 1), entry(3, 1), entry(4, 1)]));
-        // Another leader has other entries from the third on.
-        apply(&mut disk, log.store(Some(&promised), &[entry(3, 2)]));
-        log.publish(2);
-        apply(&mut disk, log.shorten(1));
+        let promised = HardState { term: 2, vote: 3, commit: 3, ..HardState::default() };
+        apply(&mut disk, log.store(None, &[entry(2, 1), entry(3, 1), entry(4, 1), entry(5, 1)]));
+        // Another leader has other entries from the fourth on.
+        apply(&mut disk, log.store(Some(&promised), &[entry(4, 2)]));
+        log.publish(3);
+        apply(&mut disk, log.shorten(2));
         let read = Log::load(saved(&disk)).expect("it is whole");
-        assert_eq!((read.before(), read.last_index()), (Position { index: 1, term: 1 }, 3));
-        assert_eq!((read.term(1).ok(), read.term(3).ok(), read.bytes()), (Some(1), Some(2), 6));
+        assert_eq!((read.before(), read.last_index()), (Position { index: 2, term: 1 }, 4));
+        assert_eq!((read.term(2).ok(), read.term(4).ok(), read.bytes()), (Some(1), Some(2), 6));
         let state = read.initial_state().expect("it is there");
         assert_eq!((state.hard_state, &*state.conf_state.voters), (promised, &[1, 2, 3][..]));
         assert_eq!(disk.len(), 3);
@@ -357,24 +439,49 @@ mod tests {
     #[test]
     fn readers_see_what_is_committed() {
         let log = Log::new(&[1]);
-        log.store(None, &[entry(1, 1), entry(2, 1), entry(3, 1)]);
-        assert_eq!(log.committed(1, 100), Some(vec![]));
-        log.publish(2);
+        log.store(None, &[entry(2, 1), entry(3, 1), entry(4, 1)]);
+        assert_eq!(log.committed(2, 100), Some(vec![]));
+        log.publish(3);
         let seen = |from, most| {
             log.committed(from, most).map(|all| all.iter().map(|at| at.position.index).collect())
         };
-        assert_eq!(seen(1, 100), Some(vec![1, 2]));
-        assert_eq!(seen(1, 1), Some(vec![1]), "one is always given");
-        assert_eq!(seen(3, 100), Some(vec![]));
-        assert_eq!(log.shorten(3).len(), 3, "what is not committed stays");
-        assert_eq!((seen(2, 100), seen(3, 100)), (None, Some(vec![])));
+        assert_eq!(seen(2, 100), Some(vec![2, 3]));
+        assert_eq!(seen(2, 1), Some(vec![2]), "one is always given");
+        assert_eq!(seen(4, 100), Some(vec![]));
+        assert_eq!(log.shorten(4).len(), 3, "what is not committed stays");
+        assert_eq!((seen(3, 100), seen(4, 100)), (None, Some(vec![])));
+    }
+
+    #[test]
+    fn the_members_of_each_entry_are_known() {
+        let (log, mut disk) = (Log::new(&[1, 2, 3]), BTreeMap::new());
+        let promised = HardState { term: 1, commit: 4, ..HardState::default() };
+        apply(&mut disk, log.store(Some(&promised), &[entry(2, 1), entry(3, 1), entry(4, 1)]));
+        let members = |voters: &[u64], learners: &[u64]| Members {
+            voters: voters.to_vec(),
+            learners: learners.to_vec(),
+        };
+        log.change_members(3, &members(&[1, 2, 3], &[4]).state());
+        log.publish(4);
+        assert_eq!((log.members_at(0), log.members_at(2)), (None, Some(members(&[1, 2, 3], &[]))));
+        assert_eq!(log.members_at(3), Some(members(&[1, 2, 3], &[4])));
+        apply(&mut disk, log.shorten(2));
+        let read = Log::load(saved(&disk)).expect("it is whole");
+        assert!(!read.members().contain(4), "the entry is applied again");
+        apply(&mut disk, log.shorten(3));
+        assert!(Log::load(saved(&disk)).expect("it is whole").members().contain(4));
+        let copied = Position { index: 9, term: 2 };
+        apply(&mut disk, log.restore(copied, members(&[2, 4], &[])));
+        let read = Log::load(saved(&disk)).expect("it is whole");
+        assert_eq!((read.before(), read.last_index(), disk.len()), (copied, 9, 1));
+        assert_eq!(read.members().voters, [2, 4]);
     }
 
     #[test]
     fn a_damaged_log_is_refused() {
         let (log, mut disk) = (Log::new(&[1]), BTreeMap::new());
-        let promised = HardState { term: 1, vote: 1, commit: 2, ..HardState::default() };
-        apply(&mut disk, log.store(Some(&promised), &[entry(1, 1), entry(2, 1)]));
+        let promised = HardState { term: 1, vote: 1, commit: 3, ..HardState::default() };
+        apply(&mut disk, log.store(Some(&promised), &[entry(2, 1), entry(3, 1)]));
         let error = |change: fn(&mut Saved)| {
             let mut saved = saved(&disk);
             change(&mut saved);
@@ -383,9 +490,9 @@ mod tests {
         let text = "the replicated log is damaged:";
         assert_eq!(error(|saved| saved.state = None), format!("{text} its state is missing"));
         assert_eq!(error(|saved| saved.state = Some(vec![7])), format!("{text} its state cannot be read"));
-        assert_eq!(error(|saved| drop(saved.entries.remove(0))), format!("{text} entry 1 is missing"));
-        assert_eq!(error(|saved| saved.entries[1].1 = vec![7]), format!("{text} entry 2 cannot be read"));
-        let lost = format!("{text} entry 2 was committed, but 1 is the last");
+        assert_eq!(error(|saved| drop(saved.entries.remove(0))), format!("{text} entry 2 is missing"));
+        assert_eq!(error(|saved| saved.entries[1].1 = vec![7]), format!("{text} entry 3 cannot be read"));
+        let lost = format!("{text} entry 3 was committed, but 2 is the last");
         assert_eq!(error(|saved| drop(saved.entries.pop())), lost);
     }
 }

@@ -1,13 +1,13 @@
 //! One replica of a group.
 
-use raft::eraftpb::{ConfChangeV2, Entry, EntryType, MessageType};
-use raft::{Config, RawNode, ReadOnlyOption, StateRole};
+use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, Entry, EntryType, Message, MessageType};
+use raft::{Config, ProgressState, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
 use slog::{Discard, Logger, o};
 use store_engine::random;
 
 use crate::error::ConsensusError;
 use crate::lease::{LEASE_MS, Lease};
-use crate::log::{Committed, Log, LogChange, Position, Saved};
+use crate::log::{Committed, Log, LogChange, Members, Position, Saved, snapshot_of};
 use crate::message::{self, Outgoing};
 use crate::timing::{ELECTION_TICKS, HEARTBEAT_TICKS};
 
@@ -17,13 +17,18 @@ const UNCOMMITTED_BYTES: u64 = 64 << 20;
 const MESSAGE_BYTES: u64 = 1 << 20;
 /// Messages to one replica that are not answered yet.
 const INFLIGHT_MESSAGES: usize = 256;
+/// A replica that needs a copy of the data hears that again after so many ticks, as the message may have been lost.
+const COPY_TICKS: usize = 20;
+/// A replica that lacks fewer entries has caught up.
+const NEAR: u64 = 1000;
 
 /// Who a replica is.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Its number, which is never used for another one of the group; not 0.
     pub id: u64,
-    /// The replicas of a new group, which includes this one. Of a group that has started its log says who they are.
+    /// The replicas of a new group, which includes this one; none if it joins a group that there is. Of a replica that has
+    /// started before its log says who they are.
     pub voters: Vec<u64>,
     /// Replicas with different seeds wait differently long for a leader.
     pub seed: u64,
@@ -47,6 +52,32 @@ pub struct Role {
     pub leader: Option<u64>,
     /// Whether it is the leader itself.
     pub leads: bool,
+}
+
+/// A change of the members of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemberChange {
+    /// A replica gets all entries from now on, and has no vote.
+    AddLearner(u64),
+    /// A learner gets a vote.
+    Promote(u64),
+    /// A replica does not belong to the group any more.
+    Remove(u64),
+}
+
+/// How far another replica is, as the leader knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Follower {
+    /// Its number.
+    pub id: u64,
+    /// The last entry that it is known to have on disk.
+    pub matched: u64,
+    /// Whether it lacks so little that it may get a vote.
+    pub has_caught_up: bool,
+    /// Whether it waits for a copy of the data.
+    pub needs_copy: bool,
+    /// Whether it was heard since the last election time.
+    pub is_active: bool,
 }
 
 /// What is to be done for a replica. What is not done in this order may lose data.
@@ -78,6 +109,10 @@ pub struct Replica {
     /// Until then it gives no vote: before its start it may have given a lease.
     deaf_until_ms: u64,
     ticks: usize,
+    /// What a leader sent that does not have the entries any more that this replica lacks.
+    awaits_copy: Option<Message>,
+    /// A round that makes a copy the beginning of the log, and the entry that the copy is of.
+    restored: Option<(u64, u64)>,
 }
 
 impl Replica {
@@ -109,6 +144,8 @@ impl Replica {
             lease: Lease::default(),
             deaf_until_ms: if is_new { 0 } else { settings.now_ms + LEASE_MS },
             ticks: 0,
+            awaits_copy: None,
+            restored: None,
         };
         replica.log.publish(replica.raw.raft.raft_log.committed.min(replica.log.last_index()));
         replica.draw();
@@ -154,6 +191,11 @@ impl Replica {
         if self.ticks.is_multiple_of(HEARTBEAT_TICKS) && self.role().leads {
             self.ask_for_lease(now_ms);
         }
+        if self.ticks.is_multiple_of(COPY_TICKS) && self.role().leads {
+            for Follower { id, .. } in self.followers().into_iter().filter(|follower| follower.needs_copy) {
+                self.raw.report_snapshot(id, SnapshotStatus::Failure);
+            }
+        }
         self.draw();
     }
 
@@ -169,9 +211,11 @@ impl Replica {
     /// Another replica sent this message.
     pub fn step(&mut self, bytes: &[u8], now_ms: u64) -> Result<(), ConsensusError> {
         let message = message::decode(bytes, self.id)?;
-        if !self.log.is_member(message.from) {
-            let what = format!("replica {} is not a member of the group", message.from);
-            return Err(ConsensusError::InvalidMessage(what));
+        if message.msg_type == MessageType::MsgSnapshot {
+            if message.term >= self.raw.raft.term {
+                self.awaits_copy = Some(message);
+            }
+            return Ok(());
         }
         let asks_for_vote =
             matches!(message.msg_type, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
@@ -213,6 +257,67 @@ impl Replica {
         self.draw();
     }
 
+    /// Changes who belongs to the group, if this is the leader. There is one change at a time: an error while another one is not
+    /// committed. A leader cannot remove itself.
+    pub fn change_members(&mut self, change: MemberChange) -> Result<(), ConsensusError> {
+        let raft = &self.raw.raft;
+        if !self.is_ready_to_lead()
+            || raft.lead_transferee.is_some()
+            || change == MemberChange::Remove(self.id)
+        {
+            return Err(ConsensusError::NotLeader);
+        }
+        if raft.has_pending_conf() {
+            return Err(ConsensusError::Full);
+        }
+        let (kind, id) = match change {
+            MemberChange::AddLearner(id) => (ConfChangeType::AddLearnerNode, id),
+            MemberChange::Promote(id) => (ConfChangeType::AddNode, id),
+            MemberChange::Remove(id) => (ConfChangeType::RemoveNode, id),
+        };
+        let mut single = ConfChangeSingle { node_id: id, ..ConfChangeSingle::default() };
+        single.set_change_type(kind);
+        let change = ConfChangeV2 { changes: vec![single].into(), ..ConfChangeV2::default() };
+        Ok(self.raw.propose_conf_change(Vec::new(), change)?)
+    }
+
+    /// The other replicas; empty unless this one leads.
+    pub fn followers(&self) -> Vec<Follower> {
+        if !self.role().leads {
+            return Vec::new();
+        }
+        let committed = self.log.committed_index();
+        let others = self.raw.raft.prs().iter().filter(|(id, _)| **id != self.id);
+        let follower = |(id, progress): (&u64, &raft::Progress)| Follower {
+            id: *id,
+            matched: progress.matched,
+            has_caught_up: progress.state != ProgressState::Snapshot
+                && progress.matched > 0
+                && progress.matched + NEAR > committed,
+            needs_copy: progress.state == ProgressState::Snapshot,
+            is_active: progress.recent_active,
+        };
+        others.map(follower).collect()
+    }
+
+    /// Whether this replica lacks entries that the leader does not have any more: it needs a copy of the data.
+    pub fn awaits_copy(&self) -> bool {
+        self.awaits_copy.is_some()
+    }
+
+    /// The data was copied, with all entries up to this one; as of it the members are these. The data is durable.
+    pub fn copied(&mut self, position: Position, members: &Members) -> Result<(), ConsensusError> {
+        let Some(mut message) = self.awaits_copy.take() else { return Ok(()) };
+        message.set_snapshot(snapshot_of(position, members));
+        // Otherwise the Raft implementation ends the process.
+        if position.index == 0 || position.term == 0 || position.term > message.term {
+            return Err(ConsensusError::InvalidMessage("it has a copy of no entry".to_owned()));
+        }
+        self.raw.step(message)?;
+        self.draw();
+        Ok(())
+    }
+
     /// Another replica cannot be reached at present.
     pub fn report_unreachable(&mut self, id: u64) {
         self.raw.report_unreachable(id);
@@ -228,10 +333,18 @@ impl Replica {
             number: ready.number(),
             send: message::encode(ready.take_messages()),
             send_after: message::encode(ready.take_persisted_messages()),
-            changes: self.log.store(ready.hs(), ready.entries()),
+            changes: Vec::new(),
             must_flush: ready.must_sync(),
             committed: Vec::new(),
         };
+        let restored = (!ready.snapshot().is_empty()).then(|| {
+            let metadata = ready.snapshot().get_metadata();
+            let position = Position { index: metadata.index, term: metadata.term };
+            round.changes.extend(self.log.restore(position, Members::of(metadata.get_conf_state())));
+            round.must_flush = true;
+            metadata.index
+        });
+        round.changes.extend(self.log.store(ready.hs(), ready.entries()));
         if let Some(state) = ready.ss()
             && state.raft_state != StateRole::Leader
         {
@@ -244,6 +357,7 @@ impl Replica {
         }
         let committed = ready.take_committed_entries();
         self.raw.advance_append_async(ready);
+        self.restored = restored.map(|index| (round.number, index)).or(self.restored);
         if let Some(last) = committed.last() {
             let last = last.index;
             for entry in committed {
@@ -262,13 +376,17 @@ impl Replica {
         }
         let change: ConfChangeV2 = protobuf::Message::parse_from_bytes(&entry.data)
             .map_err(|_| ConsensusError::Damaged(format!("entry {} cannot be read", entry.index)))?;
-        self.raw.apply_conf_change(&change)?;
+        let members = self.raw.apply_conf_change(&change)?;
+        self.log.change_members(entry.index, &members);
         Ok(Committed { position, data: bytes::Bytes::new() })
     }
 
     /// The changes of this round, and of all before it, are durable.
     pub fn persisted(&mut self, round: u64) {
         self.raw.on_persist_ready(round);
+        if let Some((_, index)) = self.restored.take_if(|(restored, _)| *restored <= round) {
+            self.raw.advance_apply_to(index);
+        }
         self.draw();
     }
 
@@ -340,13 +458,7 @@ mod tests {
         let (mut replica, _) = Replica::open(&settings(1, 0), Saved::default()).expect("a new one");
         let heartbeat = message(MessageType::MsgHeartbeat, |message| message.commit = 7);
         let error = replica.step(&heartbeat, 0).expect_err("it has no entries").to_string();
-        assert!(error.ends_with("it acknowledged entry 7, but ends with entry 0"), "{error}");
-        let foreign = message(MessageType::MsgHeartbeat, |message| message.from = 9);
-        assert!(
-            replica
-                .step(&foreign, 0)
-                .is_err_and(|error| error.to_string().ends_with("not a member of the group"))
-        );
+        assert!(error.ends_with("it acknowledged entry 7, but ends with entry 1"), "{error}");
     }
 
     #[test]

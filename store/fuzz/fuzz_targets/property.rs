@@ -193,6 +193,15 @@ impl store_server::Store for Liar {
         Ok(tonic::Response::new(Box::pin(answers)))
     }
 
+    type CopyStream = tokio_stream::Empty<Result<wire::CopyPart, Status>>;
+
+    async fn copy(
+        &self,
+        _: tonic::Request<wire::CopyRequest>,
+    ) -> Result<tonic::Response<Self::CopyStream>, Status> {
+        Err(Status::unimplemented("no replicas"))
+    }
+
     async fn replicate(
         &self,
         _: tonic::Request<tonic::Streaming<wire::ReplicaMessages>>,

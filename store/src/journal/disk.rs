@@ -13,6 +13,9 @@ pub enum Op {
     Delete(Vec<u8>),
 }
 
+/// A record: its key and its value.
+pub type DiskRecord = (Vec<u8>, Vec<u8>);
+
 /// Ordered records that outlive the process. Of batches that were not flushed, a crash loses any number from the end,
 /// never a part of one.
 ///
@@ -36,6 +39,10 @@ pub trait Disk: Send {
 
     /// The keys from `from` on that begin with `prefix`, in order, `most` of them at most. At any time.
     fn keys(&mut self, prefix: &[u8], from: &[u8], most: usize) -> Result<Vec<Vec<u8>>, DiskError>;
+
+    /// The records whose keys are `from` or come behind it, in order: about `most_bytes`, at least one if there is any. At any
+    /// time.
+    fn records(&mut self, from: &[u8], most_bytes: usize) -> Result<Vec<DiskRecord>, DiskError>;
 }
 
 /// Opens a disk, again if it has failed.

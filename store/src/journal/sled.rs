@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use self::image::{Image, Judge, Metadata};
 use self::watermark::{Flushed, Watermark};
-use super::disk::{Disk, DiskError, Each, Op, Open};
+use super::disk::{Disk, DiskError, DiskRecord, Each, Op, Open};
 
 /// Records in a leaf, which is written whole when one of them changes. With 16 a fold of most keys takes longer and so does
 /// a start, since each leaf is packed apart; with 64 an append of 4 KB costs twice as much.
@@ -200,6 +200,15 @@ impl Disk for Database {
         Ok(keys)
     }
 
+    fn records(&mut self, from: &[u8], most_bytes: usize) -> Result<Vec<DiskRecord>, DiskError> {
+        let mut records = Vec::new();
+        self.write(|writer| {
+            records = writer.records(from, most_bytes)?;
+            Ok(())
+        })?;
+        Ok(records)
+    }
+
     fn scan(&self, prefix: &[u8], each: &mut Each) -> Result<(), DiskError> {
         match &self.state {
             SledState::Reading(image) => scan(image, prefix, &mut Err, &mut |key, value| {
@@ -303,6 +312,29 @@ impl SledWriter {
             });
             found.take(most).map(|item| item.map(|(key, _)| key.to_vec())).collect()
         })
+    }
+
+    fn records(&mut self, from: &[u8], most_bytes: usize) -> Result<Vec<DiskRecord>, DiskError> {
+        let home = self.home.clone();
+        let db = self.db()?;
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        let found = attempt("read", &home, || {
+            for item in db.range(from..) {
+                let (key, stored) = item?;
+                if &*key == HEAD || (bytes > 0 && bytes + stored.len() > most_bytes) {
+                    break;
+                }
+                bytes += key.len() + stored.len();
+                records.push((key.to_vec(), stored.to_vec()));
+            }
+            Ok(())
+        });
+        found?;
+        for (key, stored) in &mut records {
+            let Some(len) = unsealed(key, stored).map(<[u8]>::len) else { return Err(mismatch(&home, key)) };
+            stored.truncate(len);
+        }
+        Ok(records)
     }
 
     fn flush(&mut self, seq: u64) -> Result<(), DiskError> {
@@ -427,19 +459,16 @@ fn scan(image: &Image, prefix: &[u8], judge: &mut Judge, each: &mut Each) -> Res
     image.scan(prefix, judge, &mut |key, stored| match unsealed(key, stored) {
         Some(value) => each(key, value),
         None => {
-            wrong.push(key.escape_ascii().to_string());
+            wrong.push(key.to_vec());
             Ok(())
         }
     })?;
-    for key in wrong {
-        let what = "our checksum does not match".to_owned();
-        judge(DiskError::Damaged {
-            file: image.dir().to_owned(),
-            location: format!("record \"{key}\""),
-            what,
-        })?;
-    }
-    Ok(())
+    wrong.into_iter().try_for_each(|key: Vec<u8>| judge(mismatch(image.dir(), &key)))
+}
+
+fn mismatch(file: &Path, key: &[u8]) -> DiskError {
+    let what = "our checksum does not match".to_owned();
+    DiskError::Damaged { file: file.to_owned(), location: format!("record \"{}\"", key.escape_ascii()), what }
 }
 
 /// Reads where everything is and the number of the last batch, and compares that with the mark.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::disk::{Disk, DiskError, Each, Op};
+use super::disk::{Disk, DiskError, DiskRecord, Each, Op};
 
 /// What a disk contains.
 #[derive(Clone, Default)]
@@ -34,6 +34,13 @@ impl Platter {
     pub fn hold(&self, is_held: bool) {
         self.state.lock().is_held = is_held;
         self.change.notify_all();
+    }
+
+    /// The disk has what the other one has.
+    pub fn replace(&self, other: &Platter) {
+        let other = other.state.lock();
+        let mut state = self.state.lock();
+        (state.written, state.flushed) = (other.written.clone(), other.flushed.clone());
     }
 
     /// The disk as a crash of the machine leaves it.
@@ -85,5 +92,16 @@ impl Disk for MemoryDisk {
         let state = self.0.state.lock();
         let found = state.written.records.range(from.to_vec()..).map(|(key, _)| key);
         Ok(found.take_while(|key| key.starts_with(prefix)).take(most).cloned().collect())
+    }
+
+    fn records(&mut self, from: &[u8], most_bytes: usize) -> Result<Vec<DiskRecord>, DiskError> {
+        let (state, mut bytes) = (self.0.state.lock(), 0);
+        let found = state.written.records.range(from.to_vec()..);
+        let found = found.take_while(|(key, value)| {
+            let is_first = bytes == 0;
+            bytes += key.len() + value.len();
+            is_first || bytes <= most_bytes
+        });
+        Ok(found.map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 }

@@ -9,7 +9,7 @@ use store_engine::{Entry, Keyspace, Partition};
 
 use super::writer::Writer;
 use crate::journal::dirty::NameRef;
-use crate::journal::disk::{Disk, DiskError, Each, Op, Open};
+use crate::journal::disk::{Disk, DiskError, DiskRecord, Each, Op, Open};
 use crate::journal::load::{self, Loaded};
 use crate::journal::record::log_key;
 use crate::journal::state::{Chunk, WriterState};
@@ -151,6 +151,10 @@ impl Disk for DiskRecords {
     }
 
     fn keys(&mut self, _: &[u8], _: &[u8], _: usize) -> Result<Vec<Vec<u8>>, DiskError> {
+        self.refuse()
+    }
+
+    fn records(&mut self, _: &[u8], _: usize) -> Result<Vec<DiskRecord>, DiskError> {
         self.refuse()
     }
 }

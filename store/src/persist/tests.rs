@@ -18,7 +18,7 @@ use super::offline::{Contents as Filling, fill_disk};
 use super::writer::{MOST_AWAITED, Writer};
 use super::{load, prepare};
 use crate::call::{Call, ParsedCall};
-use crate::journal::disk::{Disk, DiskError, Each, Op, Open};
+use crate::journal::disk::{Disk, DiskError, DiskRecord, Each, Op, Open};
 use crate::journal::{Durability, record};
 use crate::lock::{LockRequest, Mode};
 use crate::node::Node;
@@ -58,6 +58,16 @@ impl Disk for FakeDisk {
         let found =
             records.range(from.to_vec()..).map(|(key, _)| key).take_while(|key| key.starts_with(prefix));
         Ok(found.take(most).cloned().collect())
+    }
+
+    fn records(&mut self, from: &[u8], most_bytes: usize) -> Result<Vec<DiskRecord>, DiskError> {
+        let records = self.0.records.lock();
+        let most = most_bytes.clamp(1, 3);
+        Ok(records
+            .range(from.to_vec()..)
+            .take(most)
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect())
     }
 
     fn apply(&mut self, number: u64, batch: &[Op]) -> Result<(), DiskError> {

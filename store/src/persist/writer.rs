@@ -15,8 +15,8 @@ use crate::journal::checkpoint::{CheckpointBatch, Checkpointer};
 use crate::journal::dirty::{DirtySet, Name, What};
 use crate::journal::state::{Chunk, Sweep, WriterState, note};
 use crate::journal::{
-    Disk, DiskError, Drained, Failure, Journal, LARGE_RECORD_BYTES, Open, WriterRequest, fail_point, record,
-    unix_ms,
+    Copying, Disk, DiskError, Drained, Failure, Journal, LARGE_RECORD_BYTES, Open, WriterRequest, fail_point,
+    record, unix_ms,
 };
 use crate::lock::{LockRequest, Mode};
 use crate::node::Node;
@@ -25,6 +25,8 @@ use crate::txn::LocalTransaction;
 
 /// How long a change may be in memory only: a flush must fit into what is left of the promised second.
 const CYCLE: Duration = Duration::from_millis(400);
+/// The pause between two slices of a copy of the disk.
+const COPY_PAUSE: Duration = Duration::from_millis(5);
 /// How long the writer waits before it tries a disk again that failed.
 const RETRY: Duration = Duration::from_secs(1);
 /// Journal records are put together up to this size. As many as are in a full leaf just fit into a slot of the database.
@@ -84,6 +86,8 @@ pub struct Writer {
     pub(super) checkpoint_bytes: usize,
     waker: Waker,
     spare: Vec<u8>,
+    /// Copies of the disk that are being made.
+    copies: Vec<Copying>,
 }
 
 struct WakeWriter(Arc<Node>);
@@ -123,12 +127,14 @@ impl Writer {
                 .map_or(CHECKPOINT_BYTES, |bytes| bytes as usize),
             waker,
             spare: Vec::new(),
+            copies: Vec::new(),
         }
     }
 
     /// Works until the journal is closed.
     pub(super) fn run(mut self) {
         let (mut checkpoint, mut written) = (None, 0);
+        let mut next_cycle = Instant::now();
         loop {
             // Then clients wait for the writer.
             let behind = self.journal_is_long(JOURNAL_SLACK);
@@ -139,9 +145,14 @@ impl Writer {
                 Some(_) if checkpoint.is_some() => self.cycle / 10,
                 Some(_) => self.cycle,
             };
-            let request = journal_of(&self.node).sleep(timeout);
+            let pause = if self.copies.is_empty() { timeout } else { timeout.min(COPY_PAUSE) };
+            let request = journal_of(&self.node).sleep(pause);
             if request == WriterRequest::Abandon {
                 return;
+            }
+            if request == WriterRequest::None && !self.copies.is_empty() && Instant::now() < next_cycle {
+                self.copy_on();
+                continue;
             }
             if request == WriterRequest::Checkpoint {
                 checkpoint = Some(journal_of(&self.node).newest());
@@ -153,6 +164,7 @@ impl Writer {
             if written > 0 {
                 journal_of(&self.node).pace().cycles.add(began.elapsed());
             }
+            next_cycle = Instant::now() + self.cycle;
             let progress = journal_of(&self.node).progress();
             if checkpoint.is_some_and(|newest| progress.checkpoint >= newest) {
                 checkpoint = None;
@@ -180,19 +192,41 @@ impl Writer {
     /// One round: what came is written, some of what changed is folded, what is folded is cut off the journal, all
     /// in one batch. `all`: the journal is to become empty. Returns how many operations that was.
     pub(super) fn cycle(&mut self, all: bool) -> usize {
-        self.try_cycle(all).unwrap_or_else(|error| {
-            let broke = self.disk.take().is_some();
-            // Without a disk no caller waits.
-            self.granting.clear();
-            let failure = Failure { detail: error.to_string().into(), cause: error.cause().into() };
-            // That it does not open again is less to know than why it had to be.
-            journal_of(&self.node).report(|progress| {
-                if broke || progress.failure.is_none() {
-                    progress.failure = Some(failure);
-                }
-            });
+        let cycled = self.try_cycle(all);
+        cycled.unwrap_or_else(|error| {
+            self.give_up(&error);
             0
         })
+    }
+
+    /// The disk has failed.
+    fn give_up(&mut self, error: &DiskError) {
+        let broke = self.disk.take().is_some();
+        // Without a disk no caller waits.
+        self.granting.clear();
+        self.copies.clear();
+        let failure = Failure { detail: error.to_string().into(), cause: error.cause().into() };
+        // That it does not open again is less to know than why it had to be.
+        journal_of(&self.node).report(|progress| {
+            if broke || progress.failure.is_none() {
+                progress.failure = Some(failure);
+            }
+        });
+    }
+
+    /// Copies a slice of the disk for all who want a copy.
+    fn copy_on(&mut self) {
+        let Some(disk) = &mut self.disk else { return };
+        let mut failed = None;
+        self.copies.retain_mut(|copy| {
+            copy.go_on(&mut **disk).unwrap_or_else(|error| {
+                failed = Some(error);
+                false
+            })
+        });
+        if let Some(error) = failed {
+            self.give_up(&error);
+        }
     }
 
     fn try_cycle(&mut self, all: bool) -> Result<usize, DiskError> {
@@ -236,8 +270,11 @@ impl Writer {
             disk.flush()?;
             journal_of(&self.node).pace().writes.add(began.elapsed());
             fail_point::reach("flushed")?;
+            self.copies.iter_mut().for_each(|copy| copy.note(&self.batch.ops));
             self.batch = CheckpointBatch::default();
         }
+        self.copies.extend(journal_of(&self.node).take_copies());
+        self.copy_on();
         let checkpoint = self.kept_from() - 1;
         let journal_bytes = self.journal_length();
         let is_long = self.journal_is_long(JOURNAL_SLACK);

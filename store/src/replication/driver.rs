@@ -6,13 +6,17 @@ use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use consensus::{ConsensusError, Log, Outgoing, Replica, Role, Settings, TICK_MS};
+use consensus::{
+    ConsensusError, Follower, Log, MemberChange, Members, Outgoing, Position, Replica, Role, Settings,
+    TICK_MS,
+};
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::entry;
 use super::group_id::GroupId;
@@ -45,6 +49,8 @@ pub struct GroupState {
     pub is_ready_to_lead: bool,
     /// Up to this entry all are committed.
     pub committed: u64,
+    /// Whether the others do not have the entries any more that it lacks: it needs a copy of the data.
+    pub awaits_copy: bool,
     /// Nothing more comes: the driver has ended.
     pub is_over: bool,
 }
@@ -57,6 +63,9 @@ pub struct ReplicaHandle {
     /// What the group has agreed on.
     pub log: Log,
     state: watch::Receiver<GroupState>,
+    followers: Arc<Mutex<Vec<Follower>>>,
+    /// The entry up to which the node has all.
+    applied: Arc<AtomicU64>,
     inbox: Arc<Inbox>,
 }
 
@@ -86,10 +95,21 @@ enum Command {
     Add(GroupId, Box<Settings>, Opened),
     Lead(GroupId, Arc<Node>, u64),
     Durable(GroupId, u64),
+    Copied(GroupId, Copied, oneshot::Sender<()>),
+    Change(GroupId, MemberChange),
     Transfer(GroupId, u64),
     Unreachable(GroupId, u64),
     Remove(GroupId),
     Stop,
+}
+
+/// A copy of the data of a group, which a replica has on its disk.
+#[derive(Clone, Debug)]
+pub struct Copied {
+    /// It has all records of entries up to this one.
+    pub position: Position,
+    /// The members as of that entry.
+    pub members: Members,
 }
 
 /// Where the handle of a new replica goes.
@@ -137,6 +157,7 @@ impl Driver {
             warn,
             ticks: 0,
             next_tick: Instant::now(),
+            copied: Vec::new(),
         };
         let run = move || {
             // A message that the Raft implementation does not expect ends this process' part, not the process.
@@ -151,7 +172,7 @@ impl Driver {
         Ok(Driver { inbox, thread: Some(thread.map_err(DriverError::Thread)?) })
     }
 
-    /// Adds a replica: number `id` of a group that begins with these `voters`.
+    /// Adds a replica: number `id` of a group that begins with these `voters`, or joins the group if there are none.
     pub fn add(&self, group: GroupId, id: u64, voters: &[u64]) -> Result<ReplicaHandle, DriverError> {
         let (opened, result) = std::sync::mpsc::channel();
         let settings = Settings::new(id, voters, random(), boot_ms());
@@ -208,6 +229,34 @@ impl ReplicaHandle {
         self.inbox.command(Command::Remove(self.group));
     }
 
+    /// The data of the node on disk is this copy now. Returns when the log knows that.
+    pub async fn copied(&self, copied: Copied) {
+        let (done, known) = oneshot::channel();
+        self.inbox.command(Command::Copied(self.group, copied, done));
+        // An error: there is no driver any more, which its state says.
+        let _ = known.await;
+    }
+
+    /// Changes who belongs to the group, if this replica leads and no other change is under way.
+    pub fn change_members(&self, change: MemberChange) {
+        self.inbox.command(Command::Change(self.group, change));
+    }
+
+    /// The other replicas, as seen a moment ago; empty unless this one leads.
+    pub fn followers(&self) -> Vec<Follower> {
+        self.followers.lock().clone()
+    }
+
+    /// The entry up to which the node of this replica has all; of a leader: up to which all are committed.
+    pub fn applied(&self) -> u64 {
+        self.applied.load(Ordering::Relaxed)
+    }
+
+    /// The node has all entries up to this one.
+    pub(super) fn note_applied(&self, index: u64) {
+        self.applied.store(index, Ordering::Relaxed);
+    }
+
     /// Hands the leadership over to this replica, if this one has it.
     pub fn transfer(&self, to: u64) {
         self.inbox.command(Command::Transfer(self.group, to));
@@ -244,6 +293,7 @@ impl Inbox {
 struct Driven {
     replica: Replica,
     state: watch::Sender<GroupState>,
+    followers: Arc<Mutex<Vec<Follower>>>,
     /// While it leads: the node whose records it proposes, and since which term.
     leading: Option<(Arc<Node>, u64)>,
     /// Entries that could not be proposed yet.
@@ -260,6 +310,8 @@ struct Driving {
     warn: fn(&str),
     ticks: u64,
     next_tick: Instant,
+    /// Those who wait until the log knows of a copy.
+    copied: Vec<oneshot::Sender<()>>,
 }
 
 impl Driving {
@@ -306,6 +358,10 @@ impl Driving {
         for driven in self.replicas.values_mut() {
             driven.publish();
         }
+        for done in self.copied.drain(..) {
+            // Who waited may be gone.
+            let _ = done.send(());
+        }
         Ok(true)
     }
 
@@ -323,6 +379,20 @@ impl Driving {
             Command::Durable(group, record) => {
                 if let Some(driven) = self.replicas.get_mut(&group) {
                     driven.durable = driven.durable.max(record);
+                }
+            }
+            Command::Copied(group, copied, done) => {
+                let driven = self.replicas.get_mut(&group);
+                let taken = driven.map(|driven| driven.replica.copied(copied.position, &copied.members));
+                if let Some(Err(error)) = taken {
+                    (self.warn)(&format!("group {}: a copy is of no use: {error}", group.0));
+                }
+                self.copied.push(done);
+            }
+            Command::Change(group, change) => {
+                if let Some(driven) = self.replicas.get_mut(&group) {
+                    // Who wants it asks again until it is done.
+                    let _ = driven.replica.change_members(change);
                 }
             }
             Command::Transfer(group, to) => {
@@ -349,8 +419,17 @@ impl Driving {
         // With the first vote, which is flushed.
         self.disk.add(group, changes);
         let (sender, state) = watch::channel(GroupState::default());
-        let handle = ReplicaHandle { group, log: replica.log().clone(), state, inbox: self.inbox.clone() };
-        let driven = Driven { replica, state: sender, leading: None, held: VecDeque::new(), durable: 0 };
+        let (log, followers) = (replica.log().clone(), Arc::<Mutex<_>>::default());
+        let handle = ReplicaHandle {
+            group,
+            log,
+            state,
+            followers: followers.clone(),
+            applied: Arc::default(),
+            inbox: self.inbox.clone(),
+        };
+        let (leading, held) = (None, VecDeque::new());
+        let driven = Driven { replica, state: sender, followers, leading, held, durable: 0 };
         self.replicas.insert(group, driven);
         Ok(handle)
     }
@@ -361,6 +440,7 @@ impl Driving {
         self.ticks += 1;
         for (group, driven) in &mut self.replicas {
             driven.replica.tick(now_ms);
+            *driven.followers.lock() = driven.replica.followers();
             if self.ticks.is_multiple_of(SHORTEN_TICKS) {
                 let changes = driven.shorten();
                 self.disk.add(*group, changes);
@@ -459,6 +539,7 @@ impl Driven {
             role,
             is_ready_to_lead: self.replica.is_ready_to_lead(),
             committed: self.replica.log().committed_index(),
+            awaits_copy: self.replica.awaits_copy(),
             is_over: false,
         };
         self.state.send_if_modified(|held| std::mem::replace(held, state) != state);

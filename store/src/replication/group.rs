@@ -2,6 +2,7 @@
 //! again if it has lost the leadership.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::driver::{GroupState, ReplicaHandle};
+use super::driver::{Copied, GroupState, ReplicaHandle};
 use super::entry;
 use crate::journal::{DiskError, Open};
 use crate::node::Node;
@@ -20,10 +21,18 @@ const APPLY_BYTES: usize = 1 << 20;
 /// How often the log learns what the node has on disk.
 const REPORT: Duration = Duration::from_secs(1);
 
+/// The pause between two attempts to get a copy of the data.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A copy of the data of a group that is on the disk of this process's node, or why there is none.
+pub type Fetched = Pin<Box<dyn Future<Output = Result<Copied, String>> + Send>>;
+
 /// What a replica needs of its process.
 pub struct GroupSettings {
     /// Opens the disk of the node.
     pub open: Arc<dyn Fn() -> Open + Send + Sync>,
+    /// Gets a copy of the data from the leader, in place of what the disk of the node has.
+    pub fetch: Arc<dyn Fn() -> Fetched + Send + Sync>,
     /// How many shards the node has.
     pub shards: usize,
     /// Logs what an operator has to know.
@@ -71,9 +80,11 @@ impl std::error::Error for GroupError {}
 /// How a replica ended what it did.
 enum Left {
     /// It leads now, in this term.
-    ToLead(u64),
+    Lead(u64),
+    /// It needs a copy of the data.
+    Copy,
     /// It is to end.
-    ToStop,
+    Stop,
 }
 
 impl Group {
@@ -91,8 +102,12 @@ impl Group {
         loop {
             let kept = self.open().await?;
             let node = kept.node.clone();
-            let left = self.follow(&node).await?;
-            if let Left::ToLead(term) = left {
+            let left = match self.follow(&node).await {
+                // The data on disk is older than the log.
+                Err(GroupError::Gap(_)) => Left::Copy,
+                left => left?,
+            };
+            if let Left::Lead(term) = left {
                 if let Some(journal) = node.journal() {
                     journal.lead();
                 }
@@ -126,10 +141,41 @@ impl Group {
             if *self.stop.borrow() || now.is_over {
                 return Ok(());
             }
+            if matches!(left, Left::Copy) {
+                self.copy().await;
+            }
             // What it has proposed in this term may still be committed, and the next node would not have it.
-            if matches!(left, Left::ToLead(term) if now.role.leads && now.role.term == term) {
+            if matches!(left, Left::Lead(term) if now.role.leads && now.role.term == term) {
                 return Err(GroupError::NotServed);
             }
+        }
+    }
+
+    /// Gets a copy of the data from the leader, unless it is to end.
+    async fn copy(&mut self) {
+        let (state, group) = (self.replica.state(), self.replica.group.0);
+        let mut before = String::new();
+        for attempt in 0.. {
+            // A leader that lacks data lets another replica lead, which has it.
+            let others = self.replica.followers();
+            if state.borrow().role.leads && !others.is_empty() {
+                self.replica.transfer(others[attempt % others.len()].id);
+            }
+            let fetched = tokio::select! {
+                fetched = (self.settings.fetch)() => fetched,
+                _ = self.stop.wait_for(|stop| *stop) => return,
+            };
+            match fetched {
+                Ok(copied) => return self.replica.copied(copied).await,
+                Err(_) if state.borrow().is_over => return,
+                Err(error) if error != before => {
+                    (self.settings.warn)(&format!("group {group}: cannot copy the data: {error}"));
+                    before = error;
+                }
+                Err(_) => {}
+            }
+            // An error: it has not stopped meanwhile.
+            let _ = timeout(AGAIN, self.stop.wait_for(|stop| *stop)).await;
         }
     }
 
@@ -148,7 +194,10 @@ impl Group {
         loop {
             let seen = *state.borrow_and_update();
             if seen.is_over || *self.stop.borrow() {
-                return Ok(Left::ToStop);
+                return Ok(Left::Stop);
+            }
+            if seen.awaits_copy {
+                return Ok(Left::Copy);
             }
             loop {
                 let (node, log, from) = (node.clone(), self.replica.log.clone(), next);
@@ -159,9 +208,10 @@ impl Group {
                 }
                 next = after;
             }
+            self.replica.note_applied(next - 1);
             self.report_durable(node);
             if seen.is_ready_to_lead && next > seen.committed {
-                return Ok(Left::ToLead(seen.role.term));
+                return Ok(Left::Lead(seen.role.term));
             }
             let changed = tokio::select! {
                 changed = timeout(REPORT, state.changed()) => changed,
@@ -169,7 +219,7 @@ impl Group {
             };
             if matches!(changed, Ok(Err(_))) {
                 // There is no driver any more.
-                return Ok(Left::ToStop);
+                return Ok(Left::Stop);
             }
         }
     }
@@ -187,6 +237,7 @@ async fn report(replica: ReplicaHandle, node: Arc<Node>) {
         tokio::time::sleep(REPORT).await;
         if let Some(journal) = node.journal() {
             replica.durable(journal.progress().durable);
+            replica.note_applied(replica.log.committed_index());
         }
     }
 }

@@ -13,14 +13,21 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::{Driver, Group, GroupId, GroupSettings, Leadership, LogDisk, Transport};
+use consensus::{Follower, MemberChange};
+
+use super::{
+    Copied, Driver, Fetched, Group, GroupId, GroupSettings, Leadership, LogDisk, ReplicaHandle, Transport,
+    position_of,
+};
 use crate::call::ParsedCall;
 use crate::journal::testing::{MemoryDisk, Platter};
-use crate::journal::{Disk, Open, unix_ms};
+use crate::journal::{CopyPiece, Disk, Open, unix_ms};
 use crate::node::Node;
 
 const GROUP: GroupId = GroupId(0);
 const VOTERS: [u64; 3] = [1, 2, 3];
+/// As many processes as a test may have.
+const MOST: u64 = 4;
 /// No test waits longer.
 const LONG: Duration = Duration::from_secs(60);
 
@@ -41,6 +48,30 @@ impl Transport for Wires {
     }
 }
 
+/// The replicas of the processes that run.
+type Handles = Mutex<BTreeMap<u64, ReplicaHandle>>;
+
+/// Copies the data of the leader to a disk.
+async fn fetch(leading: Arc<Leading>, handles: Arc<Handles>, data: Arc<Platter>) -> Result<Copied, String> {
+    let Some((id, node)) = leading.borrow().clone() else { return Err("no leader".to_owned()) };
+    let log = handles.lock()[&id].log.clone();
+    let mut pieces = node.journal().expect("it has one").copy();
+    drop(node);
+    let copy = Arc::<Platter>::default();
+    let mut disk = MemoryDisk(copy.clone());
+    while let Some(piece) = pieces.recv().await {
+        match piece {
+            CopyPiece::Changes(ops) => disk.apply(0, &ops).expect("it is in memory"),
+            CopyPiece::End(record) => {
+                disk.apply(record, &[]).and_then(|()| disk.flush()).expect("it is in memory");
+                data.replace(&copy);
+                return Ok(position_of(record, &log));
+            }
+        }
+    }
+    Err("the leader has ended".to_owned())
+}
+
 /// The node that leads at present, if there is one, and the number of its process.
 type Leading = watch::Sender<Option<(u64, Arc<Node>)>>;
 
@@ -55,6 +86,7 @@ struct Process {
 struct Cluster {
     wires: Arc<Wires>,
     leading: Arc<Leading>,
+    handles: Arc<Handles>,
     processes: Vec<Process>,
     number: AtomicU64,
 }
@@ -72,7 +104,8 @@ impl Cluster {
         let mut cluster = Cluster {
             wires: Arc::default(),
             leading,
-            processes: VOTERS.map(process).into(),
+            handles: Arc::default(),
+            processes: (1..=MOST).map(process).collect(),
             number: AtomicU64::new(0),
         };
         (0..3).for_each(|at| cluster.start_process(at));
@@ -85,14 +118,19 @@ impl Cluster {
         let disk = LogDisk::open(Box::new(MemoryDisk(log.clone()))).expect("it is whole");
         let driver = Arc::new(Driver::start(disk, self.wires.clone(), warn).expect("it starts"));
         self.wires.drivers.lock().insert(*id, driver.clone());
-        let replica = driver.add(GROUP, *id, &VOTERS).expect("its log is whole");
+        let voters = if VOTERS.contains(id) { &VOTERS[..] } else { &[] };
+        let replica = driver.add(GROUP, *id, voters).expect("its log is whole");
+        self.handles.lock().insert(*id, replica.clone());
         *stop = watch::Sender::new(false);
-        let data = data.clone();
+        let (data, to) = (data.clone(), data.clone());
+        let (leading, handles) = (self.leading.clone(), self.handles.clone());
+        let fetch =
+            Arc::new(move || -> Fetched { Box::pin(fetch(leading.clone(), handles.clone(), to.clone())) });
         let open = Arc::new(move || {
             let data = data.clone();
             Box::new(move || Ok(Box::new(MemoryDisk(data.clone())) as Box<dyn Disk>)) as Open
         });
-        let group = Group::new(GroupSettings { open, shards: 3, warn }, replica, stop.subscribe());
+        let group = Group::new(GroupSettings { open, fetch, shards: 3, warn }, replica, stop.subscribe());
         let (leading, id) = (self.leading.clone(), *id);
         *running = Some(tokio::spawn(async move {
             let lead = |node: Arc<Node>, mut leadership: Leadership| {
@@ -128,8 +166,8 @@ impl Cluster {
     async fn leader(&self, but: Option<u64>) -> (u64, Arc<Node>) {
         let mut leading = self.leading.subscribe();
         let other = |held: &Option<(u64, Arc<Node>)>| held.as_ref().is_some_and(|(id, _)| Some(*id) != but);
-        let found =
-            timeout(LONG, leading.wait_for(other)).await.expect("one leads").expect("it is there").clone();
+        let found = timeout(LONG, leading.wait_for(other)).await;
+        let found = found.expect("one leads").expect("it is there").clone();
         found.expect("that was waited for")
     }
 
@@ -152,11 +190,20 @@ impl Cluster {
         let (_, node) = self.leader(None).await;
         let expected = contents(&node);
         drop(node);
-        for at in 0..3 {
-            self.processes[at].stop.send_replace(true);
+        let have_applied = async {
+            let newest = || self.handles.lock().values().map(|replica| replica.log.committed_index()).max();
+            let running = || self.processes.iter().filter(|process| process.running.is_some());
+            let applied = |process: &Process| self.handles.lock()[&process.id].applied();
+            while running().any(|process| Some(applied(process)) < newest()) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(LONG, have_applied).await.expect("all catch up");
+        for process in &self.processes {
+            process.stop.send_replace(true);
         }
-        for at in 0..3 {
-            let running = self.processes[at].running.take().expect("it runs");
+        for at in 0..self.processes.len() {
+            let Some(running) = self.processes[at].running.take() else { continue };
             timeout(LONG, running).await.expect("it ends").expect("it does not panic");
             let open: Open = {
                 let data = self.processes[at].data.clone();
@@ -245,5 +292,85 @@ async fn a_leader_that_is_cut_off_acknowledges_nothing_and_reads_nothing() {
     assert_eq!(cluster.count().await, Some(3));
     let mut cluster = cluster;
     sleep(Duration::from_millis(1500)).await;
+    cluster.is_equal().await;
+}
+
+impl Cluster {
+    /// Changes the members until the leader says that the replica is, or is not, a voter.
+    async fn change(&self, change: MemberChange, id: u64, is_voter: bool) {
+        let changed = async {
+            loop {
+                let (leader, _) = self.leader(None).await;
+                let replica = self.handles.lock()[&leader].clone();
+                if replica.log.members().voters.contains(&id) == is_voter {
+                    return;
+                }
+                let has_caught_up = |follower: &Follower| follower.id == id && follower.has_caught_up;
+                if change != MemberChange::Promote(id) || replica.followers().iter().any(has_caught_up) {
+                    replica.change_members(change);
+                } else if !replica.log.members().contain(id) {
+                    replica.change_members(MemberChange::AddLearner(id));
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(LONG, changed).await.expect("it is changed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_joins_gets_a_copy_and_may_lead() {
+    let mut cluster = Cluster::start();
+    cluster.leader(None).await;
+    for _ in 0..200 {
+        cluster.count().await;
+    }
+    cluster.start_process(3);
+    cluster.change(MemberChange::Promote(4), 4, true).await;
+    // Of the first three one is left: without the new one there is no majority.
+    let (leader, _) = cluster.leader(None).await;
+    let gone = VOTERS.iter().position(|id| *id != leader).expect("there are three");
+    cluster.kill(gone).await;
+    cluster.change(MemberChange::Remove(VOTERS[gone]), VOTERS[gone], false).await;
+    cluster.kill(leader as usize - 1).await;
+    cluster.leader(Some(leader)).await;
+    let counted = timeout(LONG, async {
+        loop {
+            if let Some(counted) = cluster.count().await {
+                return counted;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(counted.await.expect("two of three go on") > 200);
+    cluster.is_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_whose_data_is_gone_gets_a_copy() {
+    let mut cluster = Cluster::start();
+    let (leader, node) = cluster.leader(None).await;
+    drop(node);
+    for _ in 0..50 {
+        cluster.count().await;
+    }
+    // The log of the leader is shortened once all have all on disk.
+    let shortened = async {
+        while cluster.handles.lock()[&leader].log.before().index < 40 {
+            cluster.count().await;
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(LONG, shortened).await.expect("it is shortened");
+    // What is acknowledged later is flushed with it.
+    cluster.count().await;
+    let at = leader as usize - 1;
+    cluster.kill(at).await;
+    cluster.processes[at].data = Arc::default();
+    cluster.start_process(at);
+    cluster.leader(Some(leader)).await;
+    for _ in 0..50 {
+        cluster.count().await;
+    }
     cluster.is_equal().await;
 }

@@ -21,6 +21,7 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::peer::Known;
+use super::replica_copy::{self, CopyParts, Source};
 use super::replica_link::ReplicaLinks;
 use super::{Answers, Configure, Service, Setting, serve_peers};
 use crate::client::directory::{GROUP, GROUPS};
@@ -28,8 +29,8 @@ use crate::client::{Directory, PeerCredentials};
 use crate::journal::{DiskError, Open, in_dir};
 use crate::node::Node;
 use crate::replication::{
-    Driver, DriverError, Founding, Group, GroupInfo, GroupSettings, GroupsError, Leadership, LogDisk,
-    ReplicaHandle,
+    Copied, Driver, DriverError, Fetched, Founding, Group, GroupInfo, GroupSettings, GroupsError, Leadership,
+    LogDisk, ReplicaHandle,
 };
 use crate::spans::Sink;
 use crate::topology::{InvalidMap, SlotMap};
@@ -45,6 +46,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub trait Companion: Send + Sync + 'static {
     /// Applies the configuration to the node; returns what changes it.
     fn configure(&self, node: &Arc<Node>) -> Configure;
+    /// How many bytes per second a copy of a group's data may take on its way to another process.
+    fn copy_rate(&self) -> u64;
     /// What is done in the background as long as the node leads.
     fn background(&self, node: Arc<Node>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
@@ -215,6 +218,17 @@ impl Shared {
         known.is_none_or(|known| known.as_bytes().ct_eq(token.as_bytes()).into())
     }
 
+    /// Refuses a process that does not have the token, or is of another cluster.
+    fn check(&self, token: &str, cluster: u64) -> Result<(), Status> {
+        if !self.has_token(token) {
+            return Err(Status::permission_denied("wrong cluster token"));
+        }
+        if cluster != self.founding.groups.cluster {
+            return Err(Status::failed_precondition("this process belongs to another cluster"));
+        }
+        Ok(())
+    }
+
     /// The error that says where the groups are.
     fn elsewhere(&self, why: String) -> Status {
         let leader = |replica: &Replica| {
@@ -251,12 +265,7 @@ impl Store for Process {
         let known = request.extensions().get::<Known>().cloned().unwrap_or_default();
         let mut frames = request.into_inner();
         let Some(first) = frames.message().await? else { return Ok(Response::new(wire::Done {})) };
-        if !self.shared.has_token(&first.token) {
-            return Err(Status::permission_denied("wrong cluster token"));
-        }
-        if first.cluster != self.shared.founding.groups.cluster {
-            return Err(Status::failed_precondition("this process belongs to another cluster"));
-        }
+        self.shared.check(&first.token, first.cluster)?;
         known.set();
         let groups: BTreeMap<u32, ReplicaHandle> = self
             .shared
@@ -281,6 +290,23 @@ impl Store for Process {
         Ok(Response::new(wire::Done {}))
     }
 
+    type CopyStream = CopyParts;
+
+    async fn copy(&self, request: Request<wire::CopyRequest>) -> Result<Response<CopyParts>, Status> {
+        let known = request.extensions().get::<Known>().cloned().unwrap_or_default();
+        let request = request.into_inner();
+        self.shared.check(&request.token, request.cluster)?;
+        known.set();
+        let replica = self.shared.replicas.values().find(|replica| replica.info.id.0 == request.group);
+        let leading = replica.and_then(|replica| Some((replica, replica.leading.read().clone()?)));
+        let Some((replica, service)) = leading else {
+            let why = format!("this process does not lead group {}", request.group);
+            return Err(self.shared.elsewhere(why));
+        };
+        let rate = self.shared.settings.companion.copy_rate();
+        Ok(Response::new(replica_copy::send(service.node(), replica.handle.clone(), rate)))
+    }
+
     async fn found(&self, request: Request<wire::FoundCluster>) -> Result<Response<wire::Done>, Status> {
         let request = request.into_inner();
         if !self.shared.has_token(&request.token) {
@@ -303,14 +329,40 @@ impl Store for Process {
 async fn take_part(shared: Arc<Shared>, name: String) {
     let Some(replica) = shared.replicas.get(&name) else { return };
     let dir = shared.settings.dir.join("replicas").join(&name);
+    if let Err(error) = replica_copy::recover(&dir) {
+        replica.handle.remove();
+        return (shared.settings.warn)(&format!(
+            "the replica of group {name} in this process has ended: {error}"
+        ));
+    }
+    let fetch = Arc::new({
+        let (shared, name, dir) = (shared.clone(), name.clone(), dir.clone());
+        move || -> Fetched { Box::pin(fetch(shared.clone(), name.clone(), dir.clone())) }
+    });
     let open = Arc::new(move || -> Open { in_dir(dir.clone()) });
-    let settings = GroupSettings { open, shards: shared.settings.shards, warn: shared.settings.warn };
+    let settings = GroupSettings { open, fetch, shards: shared.settings.shards, warn: shared.settings.warn };
     let group = Group::new(settings, replica.handle.clone(), shared.stop.subscribe());
     let serve = |node, leadership| lead(&shared, replica, node, leadership);
     if let Err(error) = group.run(serve).await {
         replica.handle.remove();
         (shared.settings.warn)(&format!("the replica of group {name} in this process has ended: {error}"));
     }
+}
+
+/// Gets a copy of the data of a group from its leader.
+async fn fetch(shared: Arc<Shared>, name: String, dir: PathBuf) -> Result<Copied, String> {
+    let Some(replica) = shared.replicas.get(&name) else { return Err("there is no such group".to_owned()) };
+    let leader = replica.handle.state().borrow().role.leader;
+    let leader = leader.filter(|leader| *leader != shared.founding.process);
+    let address = leader.and_then(|leader| shared.founding.groups.address(leader));
+    let Some(address) = address else { return Err("the group has no leader at present".to_owned()) };
+    let credentials = shared.settings.credentials.clone();
+    let request = wire::CopyRequest {
+        token: credentials.token.clone().unwrap_or_default(),
+        cluster: shared.founding.groups.cluster,
+        group: replica.info.id.0,
+    };
+    replica_copy::receive(Source { address: address.to_owned(), credentials, request }, dir).await
 }
 
 /// Serves a group for as long as this process leads it.

@@ -287,6 +287,9 @@ fn decided_by_hand(place: &str, how: &str, fate: &str) {
     let topology = |task: &[&str]| {
         let output =
             command(&[&["topology", "--stores", &stores], task].concat()).output().expect("it starts");
+        if !output.status.success() {
+            println!("{}", String::from_utf8_lossy(&output.stderr));
+        }
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let mut in_doubt = String::new();
