@@ -1,12 +1,12 @@
 //! A call: parsed, admitted by checks, and run on partitions.
 
 use store_engine::keys::{KeyAt, Keys, keys_of};
-use store_engine::notifications::{KeyActions, Notification, class};
+use store_engine::notifications::{KeyActions, Notification};
 use store_engine::work::{self, Size};
 use store_engine::{Access, Args, Command, Ctx, Effects, Partition, Partitions, Reply, UndoLog, error};
 
 use crate::lock::Mode;
-use crate::notify::expired;
+use crate::notify::{OF_EXPIRY, expired};
 
 /// A call whose command, number of arguments and keys fit each other: what the checks of a call look at.
 #[derive(Clone)]
@@ -229,14 +229,13 @@ pub(crate) fn run_noting(
     out: &mut Reply,
 ) -> bool {
     let mut key_actions = KeyActions::default();
-    let announced = classes & class::EXPIRED != 0;
+    let announced = classes & OF_EXPIRY != 0;
     partition.databases.iter_mut().for_each(|space| space.announce_expired(announced));
     let one = Partitions::One(partition);
     let done = run_with(call, one, seed, Some(&mut *undo), None, Some(&mut key_actions), out);
     for (db, space) in partition.databases.iter_mut().enumerate() {
-        let keys = space.take_announced().into_iter();
-        let own = keys.filter(|key| undo.keys().any(|changed| changed == (db, &**key)));
-        events.extend(own.map(|key| expired(db, key)));
+        let all = space.take_announced().into_iter().flat_map(|announced| expired(db, announced, classes));
+        events.extend(all.filter(|event| undo.keys().any(|changed| changed == (db, &*event.key))));
     }
     key_actions.take_events(call.command, call.args, classes, events);
     done

@@ -21,7 +21,7 @@ use crate::journal::{Journal, misconf};
 use crate::latency::Times;
 use crate::lock::{Mode, TxnId};
 use crate::memory::{Account, Evictor, Limiter, Usage};
-use crate::notify::{Audience, Notifier};
+use crate::notify::{Audience, Notifier, OF_EXPIRY};
 use crate::shard::{Guards, Shard, ShardState, partitions_of};
 
 /// Records of the catalog by name.
@@ -318,12 +318,17 @@ impl Node {
     }
 
     /// Whether `key` has expired and was still stored. It is removed then, and its watchers are notified, unless a transaction
-    /// holds it: for that transaction, whose time stands still, it may be alive.
+    /// holds it: for that transaction, whose time stands still, it may be alive. The same is done to fields of a hash.
     pub fn refresh(&self, db: usize, key: &[u8], now_ms: u64) -> bool {
         let mut shard = self.shard(self.shard_of(key)).lock();
         let overdue = shard.partition.databases[db].is_overdue(key, now_ms);
-        if overdue && !shard.locks.is_held(db, key) {
+        if shard.locks.is_held(db, key) {
+            return overdue;
+        }
+        let has_fields = shard.partition.databases[db].has_overdue_fields(key, now_ms);
+        if overdue || has_fields {
             shard.partition.databases[db].find(key, now_ms);
+            shard.partition.databases[db].refresh_fields(key, now_ms);
             self.notifier.publish_expired(&mut Partitions::One(&mut shard.partition));
         }
         overdue
@@ -349,8 +354,10 @@ impl Node {
         }
         let is_gone = |db: usize, key: &[u8]| partition.databases[db].peek(key, now_ms).is_none();
         queues.wake_orphaned(is_gone);
-        if !removed.is_empty() {
+        if self.notifier.classes() != 0 {
             self.notifier.publish_expired(&mut Partitions::One(partition));
+        }
+        if !removed.is_empty() {
             // Freed when the shard is unlocked again.
             drop(guard);
             let bytes = removed.iter().map(|(_, entry)| entry.value.bytes()).sum();
@@ -391,7 +398,7 @@ impl Node {
         if self.notifier.classes.swap(wanted, Ordering::Relaxed) != wanted {
             for (_, shard) in &mut self.lock_everything() {
                 let spaces = &mut shard.partition.databases;
-                spaces.iter_mut().for_each(|space| space.announce_expired(wanted & class::EXPIRED != 0));
+                spaces.iter_mut().for_each(|space| space.announce_expired(wanted & OF_EXPIRY != 0));
             }
         }
     }

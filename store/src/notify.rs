@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use store_engine::keyspace::Key;
+use store_engine::keyspace::{Announced, Key};
 use store_engine::notifications::{KeyActions, Notification, class};
 use store_engine::{Partitions, UndoLog};
 
@@ -65,11 +65,13 @@ impl Notifier {
     ) {
         for at in 0..partitions.len() {
             for (db, space) in partitions.nth(at).databases.iter_mut().enumerate() {
-                for key in space.take_announced() {
-                    if undo.is_some_and(|undo| undo.keys().any(|changed| changed == (db, &*key))) {
-                        events.push(expired(db, key));
-                    } else {
-                        self.publish_event(class::EXPIRED, "expired", db, &key);
+                for announced in space.take_announced() {
+                    for event in expired(db, announced, self.classes()) {
+                        if undo.is_some_and(|undo| undo.keys().any(|changed| changed == (db, &*event.key))) {
+                            events.push(event);
+                        } else {
+                            self.publish(&mut vec![event]);
+                        }
                     }
                 }
             }
@@ -77,7 +79,21 @@ impl Notifier {
     }
 }
 
-/// That a key's time was over.
-pub(crate) fn expired(db: usize, key: Key) -> Notification {
-    Notification { class: class::EXPIRED, name: "expired".into(), db, key }
+/// That the time of a key, or of fields, was over, as events of these classes.
+pub(crate) fn expired(db: usize, announced: Announced, classes: u32) -> impl Iterator<Item = Notification> {
+    let (key, names) = match announced {
+        Announced::Key(key) => (key, &[(class::EXPIRED, "expired")][..]),
+        Announced::Fields(key, false) => (key, &[(class::HASH, "hexpired")][..]),
+        Announced::Fields(key, true) => (key, &[(class::HASH, "hexpired"), (class::GENERIC, "del")][..]),
+    };
+    let wanted = names.iter().filter(move |(class, _)| classes & class != 0);
+    wanted.map(move |(class, name)| Notification {
+        class: *class,
+        name: (*name).into(),
+        db,
+        key: key.clone(),
+    })
 }
+
+/// Classes of events that tell of what has expired.
+pub(crate) const OF_EXPIRY: u32 = class::EXPIRED | class::HASH | class::GENERIC;

@@ -92,7 +92,7 @@ const PAYLOADS: [&[u8]; 8] = [
 ];
 
 /// Commands and subcommands that Redis does not know, answers with numbers of its own, or takes long for.
-const OURS: [&str; 11] = [
+const OURS: [&str; 23] = [
     "stick",
     "unstick",
     "sticky",
@@ -101,6 +101,18 @@ const OURS: [&str; 11] = [
     "delex",
     "delifeq",
     "digest",
+    "hexpire",
+    "hexpireat",
+    "hexpiretime",
+    "hgetdel",
+    "hgetex",
+    "hpersist",
+    "hpexpire",
+    "hpexpireat",
+    "hpexpiretime",
+    "hpttl",
+    "hsetex",
+    "httl",
     "msetex",
     "xackdel",
     "xdelex",

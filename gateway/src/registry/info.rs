@@ -120,7 +120,7 @@ pub fn categories(command: &Command) -> Vec<String> {
 const USES: &[(&str, &str)] = &[
     (
         "RW insert",
-        "append blmove:1 brpoplpush:1 hsetnx linsert lmove:1 lpush lpushx pfadd rpoplpush:1 rpush rpushx sadd smove:1 \
+        "append blmove:1 brpoplpush:1 hsetex hsetnx linsert lmove:1 lpush lpushx pfadd rpoplpush:1 rpush rpushx sadd smove:1 \
          xgroup|create xgroup|createconsumer",
     ),
     ("RW access update variable_flags", "bitfield set"),
@@ -132,7 +132,7 @@ const USES: &[(&str, &str)] = &[
     ),
     (
         "RW access delete",
-        "blmove:0 blmpop blpop brpop brpoplpush:0 bzmpop bzpopmax bzpopmin delex delifeq getdel lmove:0 lmpop lpop rename:0 \
+        "blmove:0 blmpop blpop brpop brpoplpush:0 bzmpop bzpopmax bzpopmin delex delifeq getdel hgetdel lmove:0 lmpop lpop rename:0 \
          renamenx:0 rpop rpoplpush:0 smove:0 spop zmpop zpopmax zpopmin",
     ),
     ("RM delete", "del unlink"),
@@ -143,7 +143,7 @@ const USES: &[(&str, &str)] = &[
     ),
     (
         "RW update",
-        "expire expireat geoadd hmset hset lset persist pexpire pexpireat setrange sinterstore:0 zadd xack xadd \
+        "expire expireat geoadd hexpire hexpireat hmset hpersist hpexpire hpexpireat hset lset persist pexpire pexpireat setrange sinterstore:0 zadd xack xadd \
          xclaim xgroup|setid xsetid",
     ),
     (
@@ -153,7 +153,7 @@ const USES: &[(&str, &str)] = &[
     ),
     ("OW insert", "msetnx renamenx:1 setnx"),
     ("RO access", "xreadgroup"),
-    ("RW access", "pfcount pfdebug"),
+    ("RW access", "hgetex pfcount pfdebug"),
     ("not_key", "spublish ssubscribe sunsubscribe"),
     ("RW access insert", "pfmerge:0"),
 ];

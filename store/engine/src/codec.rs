@@ -1,5 +1,7 @@
 //! Values as bytes, for the journal and the checkpoint, in the encodings of [`crate::coding`].
 
+use std::num::NonZeroU64;
+
 use crate::Value;
 pub use crate::coding::{Input, Malformed, put_bytes, put_number};
 use crate::value::stream::Part;
@@ -11,6 +13,8 @@ const HASH: u8 = 2;
 const SET: u8 = 3;
 const ZSET: u8 = 4;
 const STREAM: u8 = 5;
+/// A hash some of whose fields expire.
+const HASH_EXPIRING: u8 = 6;
 
 /// Writes a string value.
 pub fn put_string(bytes: &[u8], out: &mut Vec<u8>) {
@@ -34,11 +38,15 @@ pub fn put_value(value: &Value, out: &mut Vec<u8>) {
             list.iter_from(0).for_each(|element| put_bytes(element, out));
         }
         Value::Hash(hash) => {
-            out.push(HASH);
+            let expires = hash.is_expiring();
+            out.push(if expires { HASH_EXPIRING } else { HASH });
             put_number(hash.len() as u64, out);
             for (field, value) in hash.iter() {
                 put_bytes(field, out);
                 put_bytes(value, out);
+                if expires {
+                    put_number(hash.expiry(field).map_or(0, NonZeroU64::get), out);
+                }
             }
         }
         Value::Set(set) => {
@@ -65,7 +73,8 @@ pub fn put_value(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes the empty collection of the value's type; the elements are kept elsewhere.
+/// Writes the empty collection of the value's type; the elements are kept elsewhere, with the times at which fields of
+/// a hash expire.
 pub fn put_shape(value: &Value, out: &mut Vec<u8>) {
     out.push(match value {
         Value::String(_) => STRING,
@@ -94,11 +103,16 @@ pub fn value(input: &mut Input<'_>) -> Result<Value, Malformed> {
             }
             Value::List(list)
         }
-        HASH => {
+        HASH | HASH_EXPIRING => {
             let mut hash = Hash::default();
             for _ in 0..count {
                 let (field, value) = (input.bytes()?, input.bytes()?);
                 hash.insert(field, value);
+                if kind == HASH_EXPIRING
+                    && let Some(at) = NonZeroU64::new(input.number()?)
+                {
+                    hash.set_expiry(field, Some(at));
+                }
             }
             Value::Hash(hash)
         }

@@ -41,6 +41,7 @@ pub static FAMILIES: &[&[Command]] = &[
     geo::search::COMMANDS,
     list::COMMANDS,
     hash::COMMANDS,
+    hash::expiry::COMMANDS,
     set::COMMANDS,
     zset::COMMANDS,
     zset::range::COMMANDS,

@@ -6,6 +6,7 @@
 mod stream;
 
 use std::marker::PhantomData;
+use std::num::NonZeroU64;
 use std::ops::Deref;
 
 use crate::effect::{Effect, Effects};
@@ -265,8 +266,40 @@ impl Editor<'_, List> {
 }
 
 impl Editor<'_, Hash> {
-    /// Sets `field`; whether it was new.
+    /// Notes that this has happened to fields, for those who want to hear of it.
+    pub fn announce(&mut self, event: &'static str) {
+        self.log.touch(KeyAction::Fields(event));
+    }
+
+    /// Keeps when `field` expires, which is about to be forgotten with its value: restored after that.
+    fn keep_expiry(&mut self, field: &[u8]) {
+        if self.log.wants_undo()
+            && let Some(at) = self.expiry(field)
+        {
+            self.log.undo(Undo::HashExpiry(field.into(), Some(at)));
+        }
+    }
+
+    /// Says when `field`, which must be there, expires.
+    pub fn set_expiry(&mut self, field: &[u8], at: Option<NonZeroU64>) {
+        let undo = |hash: &Hash| Undo::HashExpiry(field.into(), hash.expiry(field));
+        self.change(Effect::HashExpiry(field, at), undo).set_expiry(field, at);
+        self.space.note_expiry(self.at);
+    }
+
+    /// Sets `field`, which expires when it would have without this; whether it was new.
+    pub fn update(&mut self, field: &[u8], value: &[u8]) -> bool {
+        let expiry = self.expiry(field);
+        let is_new = self.insert(field, value);
+        if expiry.is_some() {
+            self.set_expiry(field, expiry);
+        }
+        is_new
+    }
+
+    /// Sets `field`, which does not expire then; whether it was new.
     pub fn insert(&mut self, field: &[u8], value: &[u8]) -> bool {
+        self.keep_expiry(field);
         let undo = |hash: &Hash| Undo::HashField(field.into(), hash.get(field).map(Into::into));
         self.change(Effect::HashSet(field, value), undo).insert(field, value)
     }
@@ -276,6 +309,7 @@ impl Editor<'_, Hash> {
         if !self.contains(field) {
             return false;
         }
+        self.keep_expiry(field);
         self.change(Effect::HashRemove(field), |hash| {
             let (at, value) = hash.find(field).unwrap_or_default();
             Undo::HashRemoved(at, field.into(), value.into())

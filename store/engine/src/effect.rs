@@ -51,10 +51,15 @@ pub enum Effect<'a> {
     ListInsert(usize, &'a [u8]),
     /// The list element at this position is gone.
     ListRemove(usize),
-    /// The hash field has this value.
+    /// The hash field has this value, and does not expire.
     HashSet(&'a [u8], &'a [u8]),
     /// The hash field is gone.
     HashRemove(&'a [u8]),
+    /// The hash field expires then, or not at all; Unix time in milliseconds.
+    HashExpiry(&'a [u8], Option<NonZeroU64>),
+    /// The hash field is gone if it had an expiry that had come by this Unix time in milliseconds, and with the last
+    /// one the key.
+    HashExpired(&'a [u8], u64),
     /// The set has this member.
     SetAdd(&'a [u8]),
     /// The set has this member no more.
@@ -268,6 +273,14 @@ impl Effects {
                 put_bytes(field, out);
                 put_bytes(value, out);
             }
+            Effect::HashExpiry(field, at) => {
+                put_bytes(field, out);
+                put_number(at.map_or(0, NonZeroU64::get), out);
+            }
+            Effect::HashExpired(field, at) => {
+                put_bytes(field, out);
+                put_number(at, out);
+            }
             Effect::ZSetAdd(member, score) => {
                 put_bytes(member, out);
                 out.extend_from_slice(&score.to_le_bytes());
@@ -331,6 +344,8 @@ mod tag {
     pub const STREAM_DELETE: u8 = 25;
     pub const STREAM_PUT: u8 = 26;
     pub const STREAM_REMOVE: u8 = 27;
+    pub const HASH_EXPIRY: u8 = 28;
+    pub const HASH_EXPIRED: u8 = 29;
 }
 
 impl<'a> Effect<'a> {
@@ -353,6 +368,8 @@ impl<'a> Effect<'a> {
             Effect::ListRemove(_) => tag::LIST_REMOVE,
             Effect::HashSet(..) => tag::HASH_SET,
             Effect::HashRemove(_) => tag::HASH_REMOVE,
+            Effect::HashExpiry(..) => tag::HASH_EXPIRY,
+            Effect::HashExpired(..) => tag::HASH_EXPIRED,
             Effect::SetAdd(_) => tag::SET_ADD,
             Effect::SetRemove(_) => tag::SET_REMOVE,
             Effect::ZSetAdd(..) => tag::ZSET_ADD,
@@ -389,6 +406,8 @@ impl<'a> Effect<'a> {
             tag::LIST_REMOVE => Effect::ListRemove(input.count()?),
             tag::HASH_SET => Effect::HashSet(input.bytes()?, input.bytes()?),
             tag::HASH_REMOVE => Effect::HashRemove(input.bytes()?),
+            tag::HASH_EXPIRY => Effect::HashExpiry(input.bytes()?, NonZeroU64::new(input.number()?)),
+            tag::HASH_EXPIRED => Effect::HashExpired(input.bytes()?, input.number()?),
             tag::SET_ADD => Effect::SetAdd(input.bytes()?),
             tag::SET_REMOVE => Effect::SetRemove(input.bytes()?),
             tag::ZSET_ADD => Effect::ZSetAdd(input.bytes()?, input.score()?),
@@ -485,7 +504,10 @@ impl Effect<'_> {
                 let before = value.bytes();
                 let mut done = Ok(());
                 match effect {
-                    Effect::HashSet(..) | Effect::HashRemove(_) => on(value, |hash| effect.change_hash(hash)),
+                    Effect::HashSet(..)
+                    | Effect::HashRemove(_)
+                    | Effect::HashExpiry(..)
+                    | Effect::HashExpired(..) => on(value, |hash| effect.change_hash(hash)),
                     Effect::SetAdd(_) | Effect::SetRemove(_) => on(value, |set| effect.change_set(set)),
                     Effect::ZSetAdd(..) | Effect::ZSetRemove(_) => on(value, |zset| effect.change_zset(zset)),
                     Effect::Text(_) | Effect::Number(_) | Effect::Append(_) | Effect::Write(..) => {
@@ -499,6 +521,13 @@ impl Effect<'_> {
                 }
                 let after = space.at(at).value.bytes();
                 space.resized(at, before, after);
+                match effect {
+                    Effect::HashExpiry(..) => space.note_expiry(at),
+                    Effect::HashExpired(..) if space.at(at).value.is_empty_collection() => {
+                        drop(space.remove_at(at));
+                    }
+                    _ => {}
+                }
                 return done;
             }
         }
@@ -520,6 +549,8 @@ impl Effect<'_> {
         match self {
             Effect::HashSet(field, value) => _ = hash.insert(field, value),
             Effect::HashRemove(field) => _ = hash.remove(field),
+            Effect::HashExpiry(field, at) if hash.contains(field) => hash.set_expiry(field, at),
+            Effect::HashExpired(field, at_ms) if hash.is_overdue(field, at_ms) => _ = hash.remove(field),
             _ => {}
         }
     }

@@ -29,6 +29,15 @@ impl Entry {
         self.expire_at_ms.is_some_and(|at| at.get() <= now_ms)
     }
 
+    /// A time before which neither the key expires nor a field of it, if one of them does.
+    pub fn next_expiry(&self) -> Option<NonZeroU64> {
+        let field = match &self.value {
+            Value::Hash(hash) => hash.first_expiry(),
+            _ => None,
+        };
+        [self.expire_at_ms, field].into_iter().flatten().min()
+    }
+
     /// Frees the entry; a large one on the thread that frees values.
     #[inline]
     pub(crate) fn discard(self) {

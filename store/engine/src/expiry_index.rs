@@ -11,8 +11,8 @@ pub const SPAN: usize = 256;
 /// The bound of a span without anything that expires.
 const NEVER: u64 = u64::MAX;
 
-/// Bounds of a keyspace.
-#[derive(Debug)]
+/// Bounds of a keyspace, or of the fields of a hash.
+#[derive(Clone, Debug)]
 pub struct ExpiryIndex {
     bounds: Vec<u64>,
     /// Not later than any of them.
@@ -49,6 +49,11 @@ impl ExpiryIndex {
             None => self.first = self.bounds.iter().copied().min().unwrap_or(NEVER),
         }
         due
+    }
+
+    /// A time before which nothing expires.
+    pub fn first(&self) -> u64 {
+        self.first
     }
 
     /// Whether nothing in the span of `at` expires.

@@ -11,6 +11,8 @@ pub enum KeyAction {
     Put(bool),
     /// Its value was changed; what that is called if the command does several things.
     Edit(&'static str),
+    /// Something that has a name of its own was done to fields of a hash.
+    Fields(&'static str),
     /// It was removed.
     Remove,
     /// It was given an expiry, or lost its expiry.
@@ -32,7 +34,8 @@ impl KeyActions {
     pub fn push(&mut self, db: usize, key: &[u8], touch: KeyAction) {
         // Many elements of a key are one change of it.
         let again = |(last_db, last_key, last): &(usize, Box<[u8]>, KeyAction)| {
-            *last == touch && matches!(touch, KeyAction::Edit(_)) && *last_db == db && **last_key == *key
+            let is_repeatable = matches!(touch, KeyAction::Edit(_) | KeyAction::Fields(_));
+            *last == touch && is_repeatable && *last_db == db && **last_key == *key
         };
         if !self.0.last().is_some_and(again) {
             self.0.push((db, key.into(), touch));
@@ -46,7 +49,8 @@ impl KeyActions {
             // Said by whoever knows whether there was one.
             Effect::Expiry(_) | Effect::Sticky(_) => return,
             // Said by the commands.
-            Effect::StreamAdd(..)
+            Effect::HashExpiry(..)
+            | Effect::StreamAdd(..)
             | Effect::StreamDelete(..)
             | Effect::StreamPut(..)
             | Effect::StreamRemove(_) => return,

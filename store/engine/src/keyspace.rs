@@ -1,6 +1,7 @@
 //! Keys and what they hold, with expiry and exact byte accounting.
 
 mod detach;
+mod fields;
 
 use std::num::NonZeroU64;
 use std::ops::{AddAssign, SubAssign};
@@ -27,17 +28,31 @@ pub const ENTRY_OVERHEAD: usize = 80;
 /// From so many bytes on a value is large: calls on it may be long, see [`crate::work`].
 pub const LARGE_VALUE_BYTES: usize = 16 << 10;
 
-/// A key that has expired.
+/// A key that has expired, or a field of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expired {
     /// The key.
     pub key: Key,
+    /// The field of the hash, if only that has expired.
+    pub field: Option<Box<[u8]>>,
     /// When its time was over, in Unix milliseconds: as the key had it, whichever clock has found that.
     pub expire_at_ms: u64,
 }
 
+/// What others hear of that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Announced {
+    /// The key has expired.
+    Key(Key),
+    /// Fields of this hash have; whether they were the last ones, so that it is gone.
+    Fields(Key, bool),
+}
+
 /// An expired key that may not be removed yet is looked at again after this many milliseconds.
 const VETOED_MS: u64 = 50;
+
+/// So many fields at least have to expire until others wait for the next sweep.
+const MOST_FIELDS: usize = 1024;
 
 /// One database's share of one partition.
 ///
@@ -108,7 +123,7 @@ struct DatabaseState {
     /// Keys that have expired, if they are to be recorded.
     expired: Option<Vec<Expired>>,
     /// The same for somebody else.
-    announced: Option<Vec<Key>>,
+    announced: Option<Vec<Announced>>,
     /// Keys that have changed, if somebody keeps copies of them.
     changed: Option<Changed>,
 }
@@ -270,8 +285,8 @@ impl Keyspace {
         self.state.announced = announced.then(Vec::new);
     }
 
-    /// The keys that have expired since this was last asked.
-    pub fn take_announced(&mut self) -> Vec<Key> {
+    /// What has expired since this was last asked.
+    pub fn take_announced(&mut self) -> Vec<Announced> {
         self.state.announced.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -324,10 +339,10 @@ impl Keyspace {
         }
         let (key, entry) = self.remove_at(at);
         if let (Some(expired), Some(expire_at_ms)) = (&mut self.state.expired, entry.expire_at_ms) {
-            expired.push(Expired { key: key.clone(), expire_at_ms: expire_at_ms.get() });
+            expired.push(Expired { key: key.clone(), field: None, expire_at_ms: expire_at_ms.get() });
         }
         if let Some(announced) = &mut self.state.announced {
-            announced.push(key.clone());
+            announced.push(Announced::Key(key.clone()));
         }
         (key, entry)
     }
@@ -425,7 +440,7 @@ impl Keyspace {
         }
         self.touch(key);
         self.account(key.len(), &entry);
-        self.expiry_index.note(self.entries.len(), entry.expire_at_ms);
+        self.expiry_index.note(self.entries.len(), entry.next_expiry());
         self.entries.push(key, entry);
     }
 
@@ -434,7 +449,7 @@ impl Keyspace {
         self.touch_at(at);
         let key_len = self.entries.at(at).map_or(0, |(key, _)| key.len());
         self.account(key_len, &entry);
-        self.expiry_index.note(at, entry.expire_at_ms);
+        self.expiry_index.note(at, entry.next_expiry());
         let old = std::mem::replace(&mut self.entries[at], entry);
         self.discount(key_len, &old);
         old
@@ -447,7 +462,7 @@ impl Keyspace {
         self.discount(key.len(), &entry);
         self.expiry_index.cut(self.entries.len());
         // The last entry has come here.
-        self.expiry_index.note(at, self.entries.at(at).and_then(|(_, moved)| moved.expire_at_ms));
+        self.note_expiry(at);
         (key, entry)
     }
 
@@ -461,8 +476,13 @@ impl Keyspace {
         let last = self.entries.len() - 1;
         let at = at.min(last);
         self.entries.swap(at, last);
-        self.expiry_index.note(at, self.entries[at].expire_at_ms);
-        self.expiry_index.note(last, self.entries[last].expire_at_ms);
+        self.note_expiry(at);
+        self.note_expiry(last);
+    }
+
+    /// Takes note of when the key at `at` expires, and its fields; there may be none.
+    pub(crate) fn note_expiry(&mut self, at: usize) {
+        self.expiry_index.note(at, self.entries.at(at).and_then(|(_, entry)| entry.next_expiry()));
     }
 
     /// Takes the entry of a key that must be there, leaving an empty string in its place for somebody to replace.
@@ -539,8 +559,8 @@ impl Keyspace {
         }
     }
 
-    /// Removes expired keys that `veto` lets go from one place where there may be some, giving them to `removed`.
-    /// `false`: there is no such place.
+    /// Removes expired keys that `veto` lets go from one place where there may be some, giving them to `removed`, and
+    /// some of the expired fields of hashes there. `false`: there is no such place.
     pub fn sweep(
         &mut self,
         now_ms: u64,
@@ -549,14 +569,22 @@ impl Keyspace {
     ) -> bool {
         let Some(span) = self.expiry_index.take_due(now_ms) else { return false };
         let end = self.len().min((span + 1) * SPAN);
+        let mut fields = 0;
         for at in (span * SPAN..end).rev() {
             let (key, entry) = self.entries.at(at).expect("what is removed comes after what is looked at");
-            if !entry.is_expired(now_ms) {
-                self.expiry_index.note(at, entry.expire_at_ms);
+            let Some(next) = entry.next_expiry() else { continue };
+            if next.get() > now_ms || (fields >= MOST_FIELDS && !entry.is_expired(now_ms)) {
+                self.expiry_index.note(at, Some(next));
             } else if veto(key) {
                 self.expiry_index.note(at, NonZeroU64::new(now_ms + VETOED_MS));
-            } else {
+            } else if entry.is_expired(now_ms) {
                 removed.push(self.expire(at));
+            } else {
+                let len = self.len();
+                fields += self.expire_fields(at, now_ms).unwrap_or_default();
+                if self.len() == len {
+                    self.note_expiry(at);
+                }
             }
         }
         true

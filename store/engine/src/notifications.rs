@@ -144,6 +144,7 @@ impl KeyActions {
                     }
                     edited = Some((db, key, name));
                 }
+                KeyAction::Fields(name) => emit(class::HASH, name),
                 KeyAction::Remove => {
                     let reported = edited
                         .as_ref()
@@ -188,7 +189,10 @@ impl Names {
         let change = match command.name {
             "mset" | "setnx" | "msetnx" | "msetex" | "getset" | "setex" | "psetex" | "bitop" => "set",
             "incr" | "decr" | "decrby" => "incrby",
-            "hmset" | "hsetnx" => "hset",
+            "hmset" | "hsetnx" | "hsetex" => "hset",
+            "hgetdel" => "hdel",
+            // They remove fields whose time is over at once; that they are given times is said by themselves.
+            "hexpire" | "hpexpire" | "hexpireat" | "hpexpireat" | "hgetex" => "hexpired",
             "lpushx" => "lpush",
             "rpushx" => "rpush",
             "blpop" => "lpop",

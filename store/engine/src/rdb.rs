@@ -1,7 +1,8 @@
 //! Redis' serialised form: values as DUMP gives them, and whole files.
 //!
-//! What is written is version 10, that of Redis 7.0; what is read is all that Redis has written up to 7.4, from
-//! whomever it comes.
+//! What is written is version 10, that of Redis 7.0; what is read is all that Redis has written up to 7.4, and Valkey up
+//! to 9, from whomever it comes. Redis 7.0 knows no hashes whose fields expire: a payload of one is that of Valkey 9, in
+//! its version, and in a file it is as in Redis 7.4.
 
 mod codec;
 mod crc64;
@@ -22,6 +23,8 @@ use object::Encoding;
 const VERSION: u16 = 10;
 /// The newest one that is read, that of Redis 7.4. What it added is either read or refused by its name.
 const NEWEST: u16 = 12;
+/// The version of Valkey 9.0, which has left those between to Redis.
+const VALKEY: u16 = 80;
 /// Bytes of version and checksum.
 const FOOTER: usize = 10;
 /// The longest string of a value, as commands make them.
@@ -45,7 +48,11 @@ pub struct KeyMeta {
 
 /// Ends `body` with version and checksum.
 pub fn seal(body: &mut Vec<u8>) {
-    body.extend_from_slice(&VERSION.to_le_bytes());
+    seal_as(VERSION, body);
+}
+
+fn seal_as(version: u16, body: &mut Vec<u8>) {
+    body.extend_from_slice(&version.to_le_bytes());
     let sum = crc64(0, body);
     body.extend_from_slice(&sum.to_le_bytes());
 }
@@ -56,15 +63,16 @@ pub fn unseal(payload: &[u8]) -> Option<&[u8]> {
     let (version, sum) = footer.split_at(2);
     let version = u16::from_le_bytes(version.try_into().expect("two bytes"));
     let sum = u64::from_le_bytes(sum.try_into().expect("eight bytes"));
-    (version <= NEWEST && sum == crc64(0, &payload[..payload.len() - 8])).then_some(body)
+    ((version <= NEWEST || version == VALKEY) && sum == crc64(0, &payload[..payload.len() - 8]))
+        .then_some(body)
 }
 
 /// What DUMP gives for `value`.
 pub fn dump(value: &Value) -> Vec<u8> {
-    let form = Encoding::of(value);
+    let form = Encoding::of(value, kind::HASH_2);
     let mut payload = vec![form.kind];
     form.write(&mut payload).expect("memory takes everything");
-    seal(&mut payload);
+    seal_as(if form.kind == kind::HASH_2 { VALKEY } else { VERSION }, &mut payload);
     payload
 }
 
@@ -93,7 +101,8 @@ mod tests {
         };
         assert_eq!(unseal(&sealed_as(9)), Some(&[][..]));
         assert_eq!(unseal(&sealed_as(12)), Some(&[][..]));
-        assert_eq!(unseal(&sealed_as(13)), None);
+        assert_eq!(unseal(&sealed_as(80)), Some(&[][..]));
+        assert!([13, 79, 81].iter().all(|version| unseal(&sealed_as(*version)).is_none()));
         assert_eq!(unseal(b"short"), None);
     }
 

@@ -57,6 +57,8 @@ pub enum Undo {
     HashField(Box<[u8]>, Option<Box<[u8]>>),
     /// This field with this value was removed from this position.
     HashRemoved(usize, Box<[u8]>, Box<[u8]>),
+    /// The field, which is there, expired then, or not at all.
+    HashExpiry(Box<[u8]>, Option<NonZeroU64>),
     /// The member was not there.
     SetAdded(Box<[u8]>),
     /// The member was removed from this position.
@@ -337,6 +339,7 @@ impl Undo {
             | Undo::ListRemoved(_, bytes)
             | Undo::SetAdded(bytes)
             | Undo::SetRemoved(_, bytes)
+            | Undo::HashExpiry(bytes, _)
             | Undo::ZSetMember(bytes, _) => bytes.len(),
             Undo::ListRepush(_, element) => element.len(),
             Undo::HashRemoved(_, field, value) => field.len() + value.len(),
@@ -389,6 +392,7 @@ impl Undo {
         undo.apply_to(value);
         let after = value.bytes();
         space.resized(at, before, after);
+        space.note_expiry(at);
         space.touch_at(at);
     }
 
@@ -405,6 +409,7 @@ impl Undo {
             (Undo::HashField(field, Some(old)), Value::Hash(hash)) => _ = hash.insert(&field, &old),
             (Undo::HashField(field, None), Value::Hash(hash)) => _ = hash.remove(&field),
             (Undo::HashRemoved(at, field, value), Value::Hash(hash)) => hash.restore(at, field, value),
+            (Undo::HashExpiry(field, at), Value::Hash(hash)) => hash.set_expiry(&field, at),
             (Undo::SetAdded(member), Value::Set(set)) => drop(set.remove(&member)),
             (Undo::SetRemoved(at, member), Value::Set(set)) => set.restore(at, member),
             (Undo::ZSetMember(member, Some(score)), Value::ZSet(zset)) => drop(zset.insert(&member, score)),

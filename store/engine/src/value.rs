@@ -67,8 +67,9 @@ impl Value {
             Value::String(_) => "raw",
             Value::List(_) => "quicklist",
             Value::Hash(hash) => {
-                let small =
-                    hash.len() <= 512 && hash.iter().all(|(field, value)| short(field) && short(value));
+                let small = !hash.is_expiring()
+                    && hash.len() <= 512
+                    && hash.iter().all(|(field, value)| short(field) && short(value));
                 if small { "listpack" } else { "hashtable" }
             }
             Value::Set(set) => {

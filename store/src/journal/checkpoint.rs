@@ -8,13 +8,14 @@ use std::collections::{HashSet, VecDeque};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
+use store_engine::codec::put_number;
 use store_engine::value::stream::Part;
-use store_engine::value::{List, ZSet};
+use store_engine::value::{Hash, List, ZSet};
 use store_engine::{Entry, Value};
 
 use super::dirty::{Name, NameRef, What, Window};
 use super::disk::Op;
-use super::record::{self, Parts, index_part, part_key};
+use super::record::{self, Parts, index_part, part_key, time_key};
 
 /// [`Checkpointer::big_bytes`] unless a test has another: an element's record costs some tens of bytes beside it.
 const BIG_BYTES: usize = 16 << 10;
@@ -25,6 +26,8 @@ struct Big {
     /// What the head says, or will say. Of a list, the indices of elements that are on disk.
     parts: Parts,
     is_list: bool,
+    /// Whether times of fields may be on disk.
+    has_times: bool,
     /// The version that the head on disk names until the new one is written.
     former: Option<u64>,
     /// How far the elements of a new version are written; `None`: all.
@@ -86,10 +89,11 @@ impl Default for Checkpointer {
 impl Checkpointer {
     /// As the disk has it: big collections, and the highest version ever used.
     pub fn new(big: impl IntoIterator<Item = (Name, Parts, bool)>, newest_version: u64) -> Checkpointer {
-        let big = big.into_iter();
-        let big = big
-            .map(|(name, parts, is_list)| (name, Big { parts, is_list, former: None, building: None }))
-            .collect();
+        let big = big.into_iter().map(|(name, parts, is_list)| {
+            let has_times = !is_list && parts.first > 0;
+            (name, Big { parts, is_list, has_times, former: None, building: None })
+        });
+        let big = big.collect();
         Checkpointer { big_bytes: BIG_BYTES, big, newest_version, garbage: VecDeque::new() }
     }
 
@@ -192,7 +196,8 @@ impl Checkpointer {
                 _ => (Cursor::Below(usize::MAX), What::Parts(Box::default())),
             };
             change = what;
-            self.big.insert(name.clone(), Big { parts, is_list, former, building: Some(building) });
+            let big = Big { parts, is_list, has_times: false, former, building: Some(building) };
+            self.big.insert(name.clone(), big);
         }
         let big = self.big.get_mut(name).expect("it was there or has just been put there");
         if !big.build(value, &mut change, limit, batch) {
@@ -213,14 +218,20 @@ impl Big {
         let version = self.parts.version;
         let Some(cursor) = &mut self.building else { return true };
         let done = match (cursor, value) {
-            (Cursor::Below(at), Value::Hash(hash)) => below(at, hash.len(), limit, batch, |at| {
-                let (field, value) = hash.at(at)?;
-                Some((part_key(version, field), value.to_vec()))
+            (Cursor::Below(at), Value::Hash(hash)) => below(at, hash.len(), limit, batch, |at, batch| {
+                if let Some((field, value)) = hash.at(at) {
+                    batch.put(part_key(version, field), value.to_vec());
+                    put_time(version, hash, field, &mut self.has_times, batch);
+                }
             }),
             (Cursor::Below(at), Value::Set(set)) => {
                 // What is kept in order moves upwards, too.
                 let limit = if set.is_ordered() { usize::MAX } else { limit };
-                below(at, set.len(), limit, batch, |at| Some((part_key(version, &set.at(at)?), Vec::new())))
+                below(at, set.len(), limit, batch, |at, batch| {
+                    set.at(at)
+                        .into_iter()
+                        .for_each(|member| batch.put(part_key(version, &member), Vec::new()));
+                })
             }
             (Cursor::Behind(last), Value::ZSet(zset)) => {
                 let mut rank = last.as_ref().map_or(0, |(score, member)| rank_behind(zset, *score, member));
@@ -285,6 +296,9 @@ impl Big {
                 Some(held) => batch.put(part_key(version, part), held),
                 None => batch.delete(part_key(version, part)),
             }
+            if let Value::Hash(hash) = value {
+                put_time(version, hash, part, &mut self.has_times, batch);
+            }
         }
         self.parts.count = match value {
             Value::Hash(hash) => hash.len() as u64,
@@ -293,6 +307,10 @@ impl Big {
             Value::Stream(stream) => stream.part_count() as u64,
             Value::String(_) | Value::List(_) => 0,
         };
+        if let Value::Hash(hash) = value {
+            self.parts.first = hash.expiring() as i64;
+            self.has_times = self.parts.first > 0;
+        }
     }
 
     fn write_window(&mut self, value: &Value, window: &Window, batch: &mut CheckpointBatch) {
@@ -318,16 +336,28 @@ fn below(
     len: usize,
     limit: usize,
     batch: &mut CheckpointBatch,
-    element: impl Fn(usize) -> Option<(Vec<u8>, Vec<u8>)>,
+    mut put: impl FnMut(usize, &mut CheckpointBatch),
 ) -> bool {
     *at = (*at).min(len);
     while *at > 0 && batch.bytes < limit {
         *at -= 1;
-        if let Some((key, value)) = element(*at) {
-            batch.put(key, value);
-        }
+        put(*at, batch);
     }
     *at == 0
+}
+
+/// Puts when `field` expires, or removes what the disk may have of that.
+fn put_time(version: u64, hash: &Hash, field: &[u8], has_times: &mut bool, batch: &mut CheckpointBatch) {
+    match hash.expiry(field) {
+        Some(at) => {
+            let mut time = Vec::new();
+            put_number(at.get(), &mut time);
+            batch.put(time_key(version, field), time);
+            *has_times = true;
+        }
+        None if *has_times => batch.delete(time_key(version, field)),
+        None => {}
+    }
 }
 
 /// The rank of the first member behind this score and member.

@@ -141,6 +141,8 @@ impl DirtySet {
             }
             Effect::HashSet(part, _)
             | Effect::HashRemove(part)
+            | Effect::HashExpiry(part, _)
+            | Effect::HashExpired(part, _)
             | Effect::SetAdd(part)
             | Effect::SetRemove(part)
             | Effect::ZSetAdd(part, _)

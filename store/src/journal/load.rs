@@ -1,6 +1,7 @@
 //! Reading the disk at the start: the checkpoint, then the journal over it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -8,12 +9,13 @@ use store_engine::codec::{Input, Malformed};
 use store_engine::ctx::partition_of;
 use store_engine::effect::{CATALOG, Effect, Effects};
 use store_engine::keyspace::Key;
+use store_engine::value::{Hash, Kind};
 use store_engine::{Entry, Partition, Partitions, Value};
 
 use super::checkpoint::Checkpointer;
 use super::dirty::{Name, NameRef};
 use super::disk::{Disk, DiskError};
-use super::record::{self, HEAD, LOG, PART, Parts};
+use super::record::{self, HEAD, LOG, PART, Parts, TIME};
 use super::state::{Chunk, WriterState, note};
 
 /// What a disk holds.
@@ -64,7 +66,8 @@ pub fn load(disk: &dyn Disk, partitions: usize, judge: &mut Judge) -> Result<Loa
         meaningless,
     };
     loader.read_heads(log_start, judge)?;
-    let garbage = loader.read_parts(judge)?;
+    let mut garbage = loader.read_parts(judge)?;
+    loader.read_times(&mut garbage, judge)?;
     let incomplete = loader.count_parts(judge)?;
     let Loader { partitions, catalog, ahead, in_parts, newest_version, meaningless, .. } = loader;
     let big = in_parts.into_values().map(|InParts { name, parts, is_list, .. }| (name, parts, is_list));
@@ -114,6 +117,8 @@ struct InParts {
     parts: Parts,
     is_list: bool,
     found: u64,
+    /// Times of fields that were found.
+    times: i64,
 }
 
 struct Loader<'a> {
@@ -176,7 +181,8 @@ impl Loader<'_> {
                 return Err(damaged(*disk, disk_key, "it shares its elements with another"));
             }
             let is_list = matches!(entry.value, Value::List(_));
-            in_parts.insert(parts.version, InParts { name: Name::from(&name), parts, is_list, found: 0 });
+            let name = Name::from(&name);
+            in_parts.insert(parts.version, InParts { name, parts, is_list, found: 0, times: 0 });
         }
         if db == CATALOG {
             note_record(catalog, key, Effect::Put(head.entry)).map_err(&malformed)?;
@@ -234,15 +240,50 @@ impl Loader<'_> {
         Ok(garbage)
     }
 
+    /// Reads when fields of hashes in parts expire; adds the versions of times that belong to none to `garbage`.
+    fn read_times(&mut self, garbage: &mut HashSet<u64>, judge: &mut Judge) -> Result<(), DiskError> {
+        let Loader { disk, partitions, in_parts, newest_version, meaningless, .. } = self;
+        let disk = *disk;
+        let mut read_time = |disk_key: &[u8], bytes: &[u8]| {
+            let malformed = malformed(disk, disk_key);
+            let (version, field) = record::part_name(disk_key).map_err(&malformed)?;
+            *newest_version = version.max(*newest_version);
+            let Some(InParts { name, times, .. }) = in_parts.get_mut(&version) else {
+                garbage.insert(version);
+                return Ok(());
+            };
+            let mut input = Input(bytes);
+            let at = input.number().ok().and_then(NonZeroU64::new).filter(|_| input.is_empty());
+            let at = at.ok_or(Malformed).map_err(&malformed)?;
+            let mut partitions = of_key(partitions, &name.key);
+            let hash = partitions.peek(name.db, &name.key, 0).and_then(|entry| Hash::of(&entry.value));
+            if !hash.is_some_and(|hash| hash.contains(field)) {
+                return Err(damaged(disk, disk_key, "it belongs to a field that is not there"));
+            }
+            *times += 1;
+            let effect = Effect::HashExpiry(field, Some(at));
+            effect.apply(name.db, &name.key, &mut partitions).map_err(&malformed)
+        };
+        disk.scan(&[TIME], &mut |disk_key, bytes| {
+            read_time(disk_key, bytes).or_else(|error| {
+                meaningless.push(disk_key.to_vec());
+                judge(error)
+            })
+        })
+    }
+
     /// Looks whether all elements have come; returns those keys of which some have not.
     fn count_parts(&mut self, judge: &mut Judge) -> Result<Vec<Name>, DiskError> {
         let mut incomplete = Vec::new();
-        for InParts { name, parts, found, .. } in self.in_parts.values() {
-            if *found == parts.count {
+        for InParts { name, parts, is_list, found, times } in self.in_parts.values() {
+            let what = if *found != parts.count {
+                format!("it has {} elements, {found} were found", parts.count)
+            } else if !is_list && *times != parts.first {
+                format!("it has {} fields that expire, times of {times} were found", parts.first)
+            } else {
                 continue;
-            }
+            };
             let head = record::head_key(name.db, &name.key);
-            let what = format!("it has {} elements, {found} were found", parts.count);
             judge(damaged(self.disk, &head, &what))?;
             incomplete.push(name.clone());
         }

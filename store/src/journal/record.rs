@@ -3,6 +3,7 @@
 //! ```text
 //! h<db><key>           checkpoint of a key: record number, then either the entry or [`Parts`]
 //! p<version><part>     one part of a big collection: a field, member, or list index
+//! q<version><field>    when a field of a big hash expires
 //! r<number>            journal: records from this number on, each behind its length
 //! ```
 //!
@@ -18,6 +19,8 @@ pub const LOG: u8 = b'r';
 pub const HEAD: u8 = b'h';
 /// First byte of a part.
 pub const PART: u8 = b'p';
+/// First byte of the time of a part.
+pub const TIME: u8 = b'q';
 
 /// The disk's key of the chunk whose first record has this number.
 pub fn log_key(first: u64) -> Vec<u8> {
@@ -43,9 +46,9 @@ pub fn head_name(disk_key: &[u8]) -> Result<(usize, &[u8]), Malformed> {
     }
 }
 
-/// What the disk's keys of all parts of a version begin with.
-pub fn parts_prefix(version: u64) -> Vec<u8> {
-    [&[PART], &version.to_be_bytes()[..]].concat()
+/// What the disk's keys of all parts of a version begin with, and those of their times.
+pub fn parts_prefixes(version: u64) -> [Vec<u8>; 2] {
+    [PART, TIME].map(|first| [&[first], &version.to_be_bytes()[..]].concat())
 }
 
 /// The disk's key of a part.
@@ -53,7 +56,12 @@ pub fn part_key(version: u64, part: &[u8]) -> Vec<u8> {
     [&[PART], &version.to_be_bytes()[..], part].concat()
 }
 
-/// Version and part in a [`part_key`].
+/// The disk's key of the time at which a field of a hash expires.
+pub fn time_key(version: u64, field: &[u8]) -> Vec<u8> {
+    [&[TIME], &version.to_be_bytes()[..], field].concat()
+}
+
+/// Version and part in a [`part_key`] or [`time_key`].
 pub fn part_name(disk_key: &[u8]) -> Result<(u64, &[u8]), Malformed> {
     let (version, part) = disk_key.get(1..).and_then(<[u8]>::split_first_chunk).ok_or(Malformed)?;
     Ok((u64::from_be_bytes(*version), part))
@@ -77,7 +85,7 @@ pub struct Parts {
     pub version: u64,
     /// How many there are.
     pub count: u64,
-    /// Of a list, the index of its first element.
+    /// Of a list, the index of its first element; of a hash, how many fields expire.
     pub first: i64,
 }
 

@@ -158,7 +158,11 @@ fn contents(node: &Node) -> Contents {
                     Value::String(text) => elements.push(text.as_bytes().into_owned()),
                     Value::List(list) => elements.extend(list.iter_from(0).map(<[u8]>::to_vec)),
                     Value::Hash(hash) => {
-                        elements.extend(hash.iter().map(|(field, value)| [field, b"=", value].concat()))
+                        let expiry = |field| hash.expiry(field).map_or(0, NonZeroU64::get).to_le_bytes();
+                        elements.extend(
+                            hash.iter()
+                                .map(|(field, value)| [&expiry(field)[..], field, b"=", value].concat()),
+                        );
                     }
                     Value::Set(set) => elements.extend(set.iter().map(|member| member.to_vec())),
                     Value::ZSet(zset) => elements.extend(
@@ -206,9 +210,10 @@ fn line_of(mut number: u64) -> String {
         number /= bound;
         digit
     };
-    let (kind, key, a, b) = (next(37), next(3), next(40), next(40));
+    let (kind, key, a, b) = (next(41), next(3), next(40), next(40));
     let many = |word: &str| (0..a).map(|i| format!(" {word}{i}-{b}")).collect::<String>();
     let pairs = |word: &str| (0..=a).map(|i| format!(" {word}{} value-{b}", i + b)).collect::<String>();
+    let fields = || (0..=a).map(|i| format!(" field{}", i + b)).collect::<String>();
     let scored = (0..=a).map(|i| format!(" {} member{}", i % 3, i + b)).collect::<String>();
     match kind {
         0 => format!("SET string{key} x{}", "x".repeat((a * b) as usize)),
@@ -257,6 +262,10 @@ fn line_of(mut number: u64) -> String {
             )
         }
         36 => format!("SREM set{key} one{}", many("m")),
+        37 => format!("HPEXPIRE hash{key} {}0 FIELDS {}{}", a / 3, a + 1, fields()),
+        38 => format!("HSETEX hash{key} EX {b} FIELDS {}{}", a + 1, pairs("field")),
+        39 => format!("HPERSIST hash{key} FIELDS {}{}", a + 1, fields()),
+        40 => format!("HINCRBY hash{key} field{a} {b}"),
         21 if a == 0 => "FLUSHDB".into(),
         22 if a == 0 => format!("SWAPDB 0 {}", b % 2 + 1),
         _ => {

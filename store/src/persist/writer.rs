@@ -324,7 +324,7 @@ impl Writer {
         }
     }
 
-    /// Records in the journal that keys have expired. Their time is in the journal already; but the checkpoint is to
+    /// Records in the journal that keys have expired, or fields of them. Their time is in the journal already; but the checkpoint is to
     /// forget them, and a clock that is set back must not bring them back.
     ///
     /// The record has the time of the key, not that of this clock: a transaction may have seen the later time of another
@@ -334,8 +334,12 @@ impl Writer {
         for number in 0..self.node.shards() {
             let mut shard = self.node.shard(number).lock();
             for (db, space) in shard.partition.databases.iter_mut().enumerate() {
-                for Expired { key, expire_at_ms } in space.take_expired() {
-                    effects.push(db, &key, Effect::Expired(expire_at_ms));
+                for Expired { key, field, expire_at_ms } in space.take_expired() {
+                    let effect = match &field {
+                        Some(field) => Effect::HashExpired(field, expire_at_ms),
+                        None => Effect::Expired(expire_at_ms),
+                    };
+                    effects.push(db, &key, effect);
                 }
             }
             self.node.record(&mut effects);
@@ -594,14 +598,17 @@ impl Writer {
         while left > 0
             && let Some(version) = self.checkpoint.garbage.front()
         {
-            let prefix = record::parts_prefix(*version);
-            // Those of this round are gone when its batch is written: the next one looks again.
-            let keys = disk.keys(&prefix, &prefix, left)?;
-            if keys.len() < left {
+            let mut is_all = true;
+            for prefix in record::parts_prefixes(*version) {
+                // Those of this round are gone when its batch is written: the next one looks again.
+                let keys = disk.keys(&prefix, &prefix, left)?;
+                is_all &= keys.len() < left;
+                left -= keys.len();
+                keys.into_iter().for_each(|key| self.batch.delete(key));
+            }
+            if is_all {
                 self.checkpoint.garbage.pop_front();
             }
-            left -= keys.len();
-            keys.into_iter().for_each(|key| self.batch.delete(key));
         }
         Ok(())
     }

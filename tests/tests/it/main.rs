@@ -17,6 +17,7 @@ mod first_steps;
 mod fleet;
 mod functions;
 mod grpc;
+mod hash_expiry;
 mod http;
 mod http_random;
 mod introspection;

@@ -348,7 +348,10 @@ fn meaning(value: &Value) -> Vec<Vec<u8>> {
     let mut elements: Vec<Vec<u8>> = match value {
         Value::String(text) => vec![text.as_bytes().into_owned()],
         Value::List(list) => list.iter_from(0).map(<[u8]>::to_vec).collect(),
-        Value::Hash(hash) => hash.iter().map(|(field, value)| [field, b"=", value].concat()).collect(),
+        Value::Hash(hash) => {
+            let expiry = |field| hash.expiry(field).map_or(0, |at| at.get()).to_le_bytes();
+            hash.iter().map(|(field, value)| [&expiry(field)[..], field, b"=", value].concat()).collect()
+        }
         Value::Set(set) => set.iter().map(|member| member.to_vec()).collect(),
         Value::ZSet(zset) => {
             zset.iter_from(0).map(|(member, score)| [&score.to_le_bytes()[..], member].concat()).collect()

@@ -1,11 +1,15 @@
 //! Hashes.
 
+pub mod expiry;
+
 use super::{sample, scan};
 use crate::cost::Cost;
+use crate::edit::Editor;
 use crate::error::{self, CommandError};
 use crate::long_double::LongDouble;
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::Hash;
+use crate::value::hash::Live;
 use crate::{Args, Ctx, Protocol, number};
 
 /// The rows of this family.
@@ -44,7 +48,10 @@ pub static COMMANDS: &[Command] = &[
         name: "hget",
         summary: "Returns the value of a field.",
         run: |ctx, args| {
-            ctx.reply_from::<Hash>(args[1], |hash, out| out.optional(hash.and_then(|hash| hash.get(args[2]))))
+            let now_ms = ctx.now_ms;
+            ctx.reply_from::<Hash>(args[1], |hash, out| {
+                out.optional(hash.and_then(|hash| hash.live(now_ms).get(args[2])));
+            })
         },
         ..OF_FIELD
     },
@@ -73,6 +80,7 @@ pub static COMMANDS: &[Command] = &[
         name: "hlen",
         flags: flags::FAST,
         summary: "Returns the number of fields.",
+        // As in Valkey those whose time is over count until they are removed.
         run: |ctx, args| ctx.reply_from::<Hash>(args[1], |hash, out| out.count(hash.map_or(0, Hash::len))),
         ..HASH
     },
@@ -81,8 +89,9 @@ pub static COMMANDS: &[Command] = &[
         since: "3.2.0",
         summary: "Returns the length of a field's value.",
         run: |ctx, args| {
+            let now_ms = ctx.now_ms;
             ctx.reply_from::<Hash>(args[1], |hash, out| {
-                out.count(hash.and_then(|hash| hash.get(args[2])).map_or(0, <[u8]>::len));
+                out.count(hash.and_then(|hash| hash.live(now_ms).get(args[2])).map_or(0, <[u8]>::len));
             })
         },
         ..OF_FIELD
@@ -91,8 +100,9 @@ pub static COMMANDS: &[Command] = &[
         name: "hexists",
         summary: "Determines whether a field exists.",
         run: |ctx, args| {
+            let now_ms = ctx.now_ms;
             ctx.reply_from::<Hash>(args[1], |hash, out| {
-                out.count(usize::from(hash.is_some_and(|hash| hash.contains(args[2]))));
+                out.count(usize::from(hash.is_some_and(|hash| hash.live(now_ms).contains(args[2]))));
             })
         },
         ..OF_FIELD
@@ -174,15 +184,37 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str) -> Result<usize, CommandEr
     if args.len() % 2 == 1 {
         return Err(error::wrong_arity(name));
     }
-    let work = ctx.work;
+    let (work, now_ms) = (ctx.work, ctx.now_ms);
     let mut hash = ctx.edit(args[1]).or_create::<Hash>()?;
-    Ok(work.over(args.rest(2).chunks_exact(2)).filter(|pair| hash.insert(pair[0], pair[1])).count())
+    let pairs = args.rest(2).chunks_exact(2);
+    announce_overdue(&mut hash, pairs.clone().map(|pair| pair[0]), now_ms);
+    Ok(work.over(pairs).filter(|pair| put(&mut hash, pair[0], pair[1], now_ms)).count())
+}
+
+/// Sets `field`, which does not expire then; whether it is new for clients.
+fn put(hash: &mut Editor<'_, Hash>, field: &[u8], value: &[u8], now_ms: u64) -> bool {
+    let is_overdue = hash.is_overdue(field, now_ms);
+    hash.insert(field, value) || is_overdue
+}
+
+/// Says of a hash that is about to get these fields, if one of them is there although its time is over, that it has
+/// expired.
+fn announce_overdue<'f>(
+    hash: &mut Editor<'_, Hash>,
+    mut fields: impl Iterator<Item = &'f [u8]>,
+    now_ms: u64,
+) {
+    if hash.is_expiring() && fields.any(|field| hash.is_overdue(field, now_ms)) {
+        hash.announce("hexpired");
+    }
 }
 
 fn set_if_absent(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let now_ms = ctx.now_ms;
     let mut hash = ctx.edit(args[1]).or_create::<Hash>()?;
-    let absent = !hash.contains(args[2]);
+    let absent = !hash.live(now_ms).contains(args[2]);
     if absent {
+        announce_overdue(&mut hash, [args[2]].into_iter(), now_ms);
         hash.insert(args[2], args[3]);
     }
     drop(hash);
@@ -191,19 +223,20 @@ fn set_if_absent(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> 
 }
 
 fn get_many(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let work = ctx.work;
+    let (work, now_ms) = (ctx.work, ctx.now_ms);
     ctx.reply_from::<Hash>(args[1], |hash, out| {
-        let fields = args.rest(2);
+        let (hash, fields) = (hash.map(|hash| hash.live(now_ms)), args.rest(2));
         out.array(fields.len());
         out.each(work, fields, |out, field| out.optional(hash.and_then(|hash| hash.get(field))));
     })
 }
 
 fn get_all(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let work = ctx.work;
+    let (work, now_ms) = (ctx.work, ctx.now_ms);
     ctx.reply_from::<Hash>(args[1], |hash, out| {
-        out.map(hash.map_or(0, Hash::len));
-        out.each(work, hash.into_iter().flat_map(Hash::iter), |out, (field, value)| {
+        let hash = hash.map(|hash| hash.live(now_ms));
+        out.map(hash.map_or(0, |hash| hash.len()));
+        out.each(work, hash.into_iter().flat_map(Live::iter), |out, (field, value)| {
             out.bulk(field);
             out.bulk(value);
         });
@@ -215,18 +248,22 @@ type Half = for<'h> fn((&'h [u8], &'h [u8])) -> &'h [u8];
 
 /// HKEYS and HVALS.
 fn list(ctx: &mut Ctx<'_>, args: Args<'_>, half: Half) -> Result<(), CommandError> {
-    let work = ctx.work;
+    let (work, now_ms) = (ctx.work, ctx.now_ms);
     ctx.reply_from::<Hash>(args[1], |hash, out| {
-        out.array(hash.map_or(0, Hash::len));
-        out.bulks(work, hash.into_iter().flat_map(Hash::iter).map(half));
+        let hash = hash.map(|hash| hash.live(now_ms));
+        out.array(hash.map_or(0, |hash| hash.len()));
+        out.bulks(work, hash.into_iter().flat_map(Live::iter).map(half));
     })
 }
 
 fn remove(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let work = ctx.work;
+    let (work, now_ms) = (ctx.work, ctx.now_ms);
     let removed = match ctx.edit(args[1]).existing::<Hash>()? {
         None => 0,
-        Some(mut hash) => work.over(args.rest(2)).filter(|field| hash.remove(field)).count(),
+        Some(mut hash) => {
+            let goes = |field: &&&[u8]| !hash.is_overdue(field, now_ms) && hash.remove(field);
+            work.over(args.rest(2)).filter(goes).count()
+        }
     };
     ctx.out.count(removed);
     Ok(())
@@ -234,14 +271,28 @@ fn remove(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 
 fn increment(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let by = args.integer(3)?;
-    let held = match ctx.read::<Hash>(args[1])?.and_then(|hash| hash.get(args[2])) {
+    let now_ms = ctx.now_ms;
+    let held = match ctx.read::<Hash>(args[1])?.and_then(|hash| hash.live(now_ms).get(args[2])) {
         None => 0,
         Some(text) => number::parse_i64(text).ok_or(CommandError::new("ERR hash value is not an integer"))?,
     };
     let value = held.checked_add(by).ok_or(error::OVERFLOW)?;
     let text = itoa::Buffer::new().format(value).to_owned();
-    ctx.edit(args[1]).or_create::<Hash>()?.insert(args[2], text.as_bytes());
+    store_number(ctx, args, text.as_bytes())?;
     ctx.out.integer(value);
+    Ok(())
+}
+
+/// Sets the field of the call. It expires when it would have without this.
+fn store_number(ctx: &mut Ctx<'_>, args: Args<'_>, text: &[u8]) -> Result<(), CommandError> {
+    let now_ms = ctx.now_ms;
+    let mut hash = ctx.edit(args[1]).or_create::<Hash>()?;
+    if hash.is_overdue(args[2], now_ms) {
+        hash.announce("hexpired");
+        hash.insert(args[2], text);
+    } else {
+        hash.update(args[2], text);
+    }
     Ok(())
 }
 
@@ -252,22 +303,47 @@ fn increment_float(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError
     if by.is_infinite() {
         return Err(CommandError::new("ERR value is NaN or Infinity"));
     }
-    let held = match ctx.read::<Hash>(args[1])?.and_then(|hash| hash.get(args[2])) {
+    let now_ms = ctx.now_ms;
+    let held = match ctx.read::<Hash>(args[1])?.and_then(|hash| hash.live(now_ms).get(args[2])) {
         None => LongDouble::ZERO,
         Some(text) => LongDouble::parse(text).ok_or(NOT_A_FLOAT)?,
     };
     let text = held.checked_add(by).ok_or(NOT_FINITE)?.to_human();
-    ctx.edit(args[1]).or_create::<Hash>()?.insert(args[2], text.as_bytes());
+    store_number(ctx, args, text.as_bytes())?;
     ctx.out.bulk(text.as_bytes());
     Ok(())
 }
 
+/// A position of a field by chance, among those whose time is not over.
+fn live_position(ctx: &mut Ctx<'_>, key: &[u8]) -> Result<Option<usize>, CommandError> {
+    /// With most of the fields alive one is soon found.
+    const ATTEMPTS: usize = 100;
+    let now_ms = ctx.now_ms;
+    let len = ctx.peek::<Hash>(key)?.map_or(0, Hash::len);
+    for _ in 0..if len == 0 { 0 } else { ATTEMPTS } {
+        let at = ctx.random_below(len);
+        if ctx.peek::<Hash>(key)?.is_some_and(|hash| hash.live(now_ms).at(at).is_some()) {
+            return Ok(Some(at));
+        }
+    }
+    let live = live_positions(ctx, key)?.unwrap_or_default();
+    Ok((!live.is_empty()).then(|| live[ctx.random_below(live.len())]))
+}
+
+/// The positions of fields whose time is not over, if there are others.
+fn live_positions(ctx: &Ctx<'_>, key: &[u8]) -> Result<Option<Vec<usize>>, CommandError> {
+    let Some(hash) = ctx.peek::<Hash>(key)? else { return Ok(None) };
+    let live = hash.live(ctx.now_ms);
+    let positions = || (0..hash.len()).filter(|at| live.at(*at).is_some()).collect();
+    Ok((!live.is_all()).then(positions))
+}
+
 fn random_field(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let now_ms = ctx.now_ms;
     if args.len() == 2 {
-        let len = ctx.peek::<Hash>(args[1])?.map_or(0, Hash::len);
-        let at = if len == 0 { 0 } else { ctx.random_below(len) };
+        let at = live_position(ctx, args[1])?.unwrap_or_default();
         return ctx.reply_from::<Hash>(args[1], |hash, out| {
-            out.optional(hash.and_then(|hash| hash.at(at)).map(|(field, _)| field));
+            out.optional(hash.and_then(|hash| hash.live(now_ms).at(at)).map(|(field, _)| field));
         });
     }
     let count = args.negatable(2)?;
@@ -279,14 +355,19 @@ fn random_field(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
         return Err(CommandError::new("ERR value is out of range"));
     }
-    let len = ctx.peek::<Hash>(args[1])?.map_or(0, Hash::len);
+    let live = live_positions(ctx, args[1])?;
+    let len = match &live {
+        Some(positions) => positions.len(),
+        None => ctx.peek::<Hash>(args[1])?.map_or(0, Hash::len),
+    };
     let picked = sample::positions(ctx, count, len)?;
     let work = ctx.work;
     ctx.reply_from::<Hash>(args[1], |hash, out| {
         // RESP3 nests the pairs, RESP2 has them flat.
         let nested = with_values && out.protocol == Protocol::Resp3;
         out.array(if with_values && !nested { picked.count_left() * 2 } else { picked.count_left() });
-        out.each(work, picked.filter_map(|at| hash?.at(at)), |out, (field, value)| {
+        let place = |at| live.as_ref().map_or(Some(at), |live| live.get(at).copied());
+        out.each(work, picked.filter_map(|at| hash?.at(place(at)?)), |out, (field, value)| {
             if nested {
                 out.array(2);
             }
@@ -306,13 +387,14 @@ fn scan_fields(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         return Ok(());
     }
     let options = scan::ScanOptions::parse(args.cursor(3), scan::Scanned::Fields)?;
-    let work = ctx.work;
+    let (work, now_ms) = (ctx.work, ctx.now_ms);
     ctx.reply_from::<Hash>(args[1], |hash, out| {
         let Some(hash) = hash else { return };
+        let live = hash.live(now_ms);
         let window = options.window(cursor, hash.len());
         scan::reply(out, window.start as u64, |out| {
             let mut shown = 0;
-            out.each(work, window.filter_map(|at| hash.at(at)), |out, (field, value)| {
+            out.each(work, window.filter_map(|at| live.at(at)), |out, (field, value)| {
                 if options.shows(field) {
                     out.bulk(field);
                     shown += 1;

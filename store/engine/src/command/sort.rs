@@ -236,8 +236,9 @@ fn look_up(ctx: &mut Ctx<'_>, pattern: &[u8], element: &[u8]) -> Option<Vec<u8>>
         return Some(element.to_vec());
     }
     let (key, field) = lead(pattern, element)?;
+    let now_ms = ctx.now_ms;
     match (&ctx.entry(&key)?.value, field) {
-        (Value::Hash(hash), Some(field)) => hash.get(field).map(<[u8]>::to_vec),
+        (Value::Hash(hash), Some(field)) => hash.live(now_ms).get(field).map(<[u8]>::to_vec),
         (Value::String(text), None) => Some(Str::as_bytes(text).into_owned()),
         _ => None,
     }

@@ -1,7 +1,7 @@
 //! Strings and counters.
 
 pub mod conditional;
-mod options;
+pub mod options;
 
 use crate::cost::{Cost, Size};
 use crate::ctx::Expiry;

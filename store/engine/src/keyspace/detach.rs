@@ -48,6 +48,7 @@ impl Keyspace {
                 self.entries[at].value = entry.value;
                 self.entries[at].stamp = entry.stamp;
                 self.resized(at, vacancy.bytes, after);
+                self.note_expiry(at);
                 if self.entries[at].expire_at_ms != entry.expire_at_ms {
                     self.set_expiry(at, entry.expire_at_ms);
                 }

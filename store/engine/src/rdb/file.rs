@@ -8,11 +8,14 @@ use std::num::NonZeroU64;
 
 use super::codec::{Decoder, Fault, write_length, write_string};
 use super::crc64::crc64;
+use super::kind::HASH_METADATA;
 use super::object::{self, Encoding};
-use super::{KeyMeta, LIBRARY, NEWEST, VERSION};
+use super::{KeyMeta, LIBRARY, NEWEST, VALKEY, VERSION};
 use crate::{DATABASES, Entry, Stamp};
 
 const SIGNATURE: &[u8] = b"REDIS";
+/// That of Valkey since 9.0, whose versions have three digits.
+const VALKEY_SIGNATURE: &[u8] = b"VALKEY";
 const SLOT_INFO: u8 = 244;
 const FUNCTION_PRE_GA: u8 = 246;
 const MODULE_AUX: u8 = 247;
@@ -93,7 +96,7 @@ impl<W: Write> RdbWriter<W> {
         if let Some(freq) = meta.freq {
             self.out.write_all(&[FREQ, freq])?;
         }
-        let form = Encoding::of(&entry.value);
+        let form = Encoding::of(&entry.value, HASH_METADATA);
         self.out.write_all(&[form.kind])?;
         write_string(&mut self.out, key)?;
         form.write(&mut self.out)
@@ -187,13 +190,12 @@ impl<R: Read> RdbReader<R> {
     pub fn new(source: R) -> Result<RdbReader<R>, Fault> {
         let mut decoder = Decoder::new(Summing::new(source));
         let header: [u8; 9] = decoder.bytes()?;
-        let (signature, version) = header.split_at(SIGNATURE.len());
-        if signature != SIGNATURE {
-            return Err(decoder.damage("this is no RDB file"));
-        }
+        let signatures = [SIGNATURE, VALKEY_SIGNATURE].into_iter();
+        let version = signatures.clone().find_map(|signature| header.strip_prefix(signature));
+        let version = version.ok_or_else(|| decoder.damage("this is no RDB file"))?;
         let version = std::str::from_utf8(version).ok().and_then(|digits| digits.parse().ok());
         match version {
-            Some(version @ 1..=NEWEST) => {
+            Some(version @ (1..=NEWEST | VALKEY)) => {
                 let (expire_at_ms, meta) = (None, KeyMeta::default());
                 Ok(RdbReader { decoder, version, db: 0, expire_at_ms, meta, done: false })
             }
@@ -336,6 +338,23 @@ mod tests {
         reader.collect::<Result<_, _>>().map_err(|fault| fault.to_string())
     }
 
+    #[test]
+    fn files_of_valkey_and_times_of_fields_are_read() {
+        let mut valkey = file("0010", b"\x16\x01k\x01\x01f\x01v\x05\0\0\0\0\0\0\0", Some(0));
+        valkey[..9].copy_from_slice(b"VALKEY080");
+        let events = read(&valkey).expect("a sound file");
+        let [RdbItem::Key { key, entry, .. }] = &events[..] else { panic!("{events:?}") };
+        let crate::Value::Hash(hash) = &entry.value else { panic!("{entry:?}") };
+        assert_eq!(hash.expiry(b"f"), NonZeroU64::new(5));
+        let mut writer = RdbWriter::new(Vec::new()).expect("memory takes all");
+        writer.key(key, entry, KeyMeta::default()).expect("memory takes all");
+        let ours = writer.finish().expect("memory takes all");
+        assert_eq!(ours[9], super::HASH_METADATA);
+        assert_eq!(read(&ours), Ok(events));
+        valkey[8] = b'1';
+        assert!(read(&valkey).is_err());
+    }
+
     fn key(db: usize, expire_at_ms: u64, meta: KeyMeta) -> RdbItem {
         let entry = Entry {
             expire_at_ms: NonZeroU64::new(expire_at_ms),
@@ -394,8 +413,8 @@ mod tests {
             (file("0010", b"\x0f\x01k", None), "byte 13: damaged data: a length is missing"),
             (file("0010", b"\x07\x01k", None), "byte 12: not supported: values of modules"),
             (
-                file("0012", b"\x18\x01k", None),
-                "byte 12: not supported: hashes with expiries of their fields",
+                file("0012", b"\x17\x01k", None),
+                "byte 12: not supported: hashes of a Redis before its release",
             ),
             (file("0010", b"\x20\x01k", None), "byte 12: damaged data: a value of unknown type"),
             (

@@ -21,6 +21,11 @@ pub const LIST_QUICKLIST_2: u8 = 18;
 pub const STREAM_LISTPACKS_2: u8 = 19;
 pub const SET_LISTPACK: u8 = 20;
 pub const STREAM_LISTPACKS_3: u8 = 21;
-/// From here to [`HASH_EXPIRING_LAST`]: hashes whose fields have expiries, since Redis 7.4.
-pub const HASH_EXPIRING_FIRST: u8 = 22;
-pub const HASH_EXPIRING_LAST: u8 = 25;
+/// A hash with the times of its fields, in Valkey since 9.0. Candidates of Redis 7.4 used it for something else.
+pub const HASH_2: u8 = 22;
+/// Of candidates of Redis 7.4 alone.
+pub const HASH_LISTPACK_EX_PRE_GA: u8 = 23;
+/// A hash with the times of its fields, in Redis since 7.4.
+pub const HASH_METADATA: u8 = 24;
+/// The same in a listpack.
+pub const HASH_LISTPACK_EX: u8 = 25;

@@ -2,13 +2,14 @@
 //! has written.
 
 use std::io::{self, Read, Write};
+use std::num::NonZeroU64;
 
 use super::codec::{Decoder, Fault, write_length, write_string};
 use super::kind::{
-    HASH, HASH_EXPIRING_FIRST, HASH_EXPIRING_LAST, HASH_LISTPACK, HASH_ZIPLIST, HASH_ZIPMAP, LIST,
-    LIST_QUICKLIST, LIST_QUICKLIST_2, LIST_ZIPLIST, MODULE, MODULE_2, SET, SET_INTSET, SET_LISTPACK,
-    STREAM_LISTPACKS, STREAM_LISTPACKS_2, STREAM_LISTPACKS_3, STRING, ZSET, ZSET_2, ZSET_LISTPACK,
-    ZSET_ZIPLIST,
+    HASH, HASH_2, HASH_LISTPACK, HASH_LISTPACK_EX, HASH_LISTPACK_EX_PRE_GA, HASH_METADATA, HASH_ZIPLIST,
+    HASH_ZIPMAP, LIST, LIST_QUICKLIST, LIST_QUICKLIST_2, LIST_ZIPLIST, MODULE, MODULE_2, SET, SET_INTSET,
+    SET_LISTPACK, STREAM_LISTPACKS, STREAM_LISTPACKS_2, STREAM_LISTPACKS_3, STRING, ZSET, ZSET_2,
+    ZSET_LISTPACK, ZSET_ZIPLIST,
 };
 use super::packed::{self, Damage, Element, Listpack};
 use super::stream;
@@ -33,8 +34,9 @@ pub struct Encoding<'a> {
 }
 
 impl<'a> Encoding<'a> {
-    /// The one that Redis 7.0 would choose with its default thresholds.
-    pub fn of(value: &'a Value) -> Encoding<'a> {
+    /// The one that Redis 7.0 would choose with its default thresholds. `expiring` is that of hashes whose fields
+    /// expire, of which there are two.
+    pub fn of(value: &'a Value, expiring: u8) -> Encoding<'a> {
         let small = matches!(value.encoding(), "listpack" | "intset");
         let (kind, packed) = match value {
             Value::String(_) => (STRING, None),
@@ -42,6 +44,7 @@ impl<'a> Encoding<'a> {
                 Some(packed) => (LIST_QUICKLIST_2, Some(packed)),
                 None => (LIST, None),
             },
+            Value::Hash(hash) if hash.is_expiring() => (expiring, None),
             Value::Hash(hash) if small => (HASH_LISTPACK, Some(pack_hash(hash))),
             Value::Hash(_) => (HASH, None),
             Value::Set(set) if small => (SET_INTSET, Some(pack_set(set))),
@@ -68,6 +71,16 @@ impl<'a> Encoding<'a> {
                 write_length(out, list.len() as u64)?;
                 list.iter_from(0).try_for_each(|element| write_string(out, element))
             }
+            Value::Hash(hash) if self.kind == HASH_METADATA => write_with_first(hash, out),
+            Value::Hash(hash) if self.kind == HASH_2 => {
+                write_length(out, hash.len() as u64)?;
+                hash.iter().try_for_each(|(field, value)| {
+                    write_string(out, field)?;
+                    write_string(out, value)?;
+                    let at = hash.expiry(field).map_or(NEVER, |at| at.get().cast_signed());
+                    out.write_all(&at.to_le_bytes())
+                })
+            }
             Value::Hash(hash) => {
                 write_length(out, hash.len() as u64)?;
                 hash.iter().try_for_each(|(field, value)| {
@@ -90,6 +103,19 @@ impl<'a> Encoding<'a> {
             Value::Stream(held) => stream::write(held, out),
         }
     }
+}
+
+/// As Redis 7.4: the first of the times, then each as how much later it is, plus one, or 0.
+fn write_with_first(hash: &Hash, out: &mut impl Write) -> io::Result<()> {
+    let first = hash.iter().filter_map(|(field, _)| hash.expiry(field)).min();
+    let first = first.map_or(0, NonZeroU64::get);
+    out.write_all(&first.to_le_bytes())?;
+    write_length(out, hash.len() as u64)?;
+    hash.iter().try_for_each(|(field, value)| {
+        write_length(out, hash.expiry(field).map_or(0, |at| at.get() - first + 1))?;
+        write_string(out, field)?;
+        write_string(out, value)
+    })
 }
 
 fn pack_list(list: &List) -> Option<Vec<u8>> {
@@ -133,6 +159,10 @@ fn pack_zset(zset: &ZSet) -> Vec<u8> {
 const TWICE: Damage = "a collection has an element twice";
 const ODD: Damage = "an element of a collection has no partner";
 const SCORE: Damage = "a score is no number";
+const TIME: Damage = "a field expires at no time";
+
+/// The time of a field that does not expire, in Valkey.
+const NEVER: i64 = -1;
 
 /// Reads a value of this kind. `None`: a collection without elements, which nobody should have written.
 pub fn read<R: Read>(kind: u8, from: &mut Decoder<R>) -> Result<Option<Value>, Fault> {
@@ -152,8 +182,14 @@ pub fn read<R: Read>(kind: u8, from: &mut Decoder<R>) -> Result<Option<Value>, F
             Value::Stream(stream::read(kind, from)?)
         }
         MODULE | MODULE_2 => return Err(from.foreign("values of modules")),
-        HASH_EXPIRING_FIRST..=HASH_EXPIRING_LAST => {
-            return Err(from.foreign("hashes with expiries of their fields"));
+        HASH_2 => read_hash_2(from)?,
+        HASH_METADATA => read_with_first(from)?,
+        HASH_LISTPACK_EX => {
+            let (_first, packed) = (from.bytes::<8>()?, from.owned()?);
+            packed::listpack(&packed).and_then(expiring_hash_of).map_err(|damage| from.damage(damage))?
+        }
+        HASH_LISTPACK_EX_PRE_GA => {
+            return Err(from.foreign("hashes of a Redis before its release"));
         }
         _ => return Err(from.damage("a value of unknown type")),
     };
@@ -188,6 +224,52 @@ fn read_hash<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
         if !hash.insert(&field, &value) {
             return Err(from.damage(TWICE));
         }
+    }
+    Ok(Value::Hash(hash))
+}
+
+/// Adds a field that comes for the first time, with the time at which it expires; 0: it stays.
+fn add_field(hash: &mut Hash, field: &[u8], value: &[u8], at: u64) -> Result<(), Damage> {
+    if !hash.insert(field, value) {
+        return Err(TWICE);
+    }
+    if at > i64::MAX as u64 {
+        return Err(TIME);
+    }
+    if let Some(at) = NonZeroU64::new(at) {
+        hash.set_expiry(field, Some(at));
+    }
+    Ok(())
+}
+
+fn read_hash_2<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
+    let (mut hash, mut field, mut value) = (Hash::default(), Vec::new(), Vec::new());
+    for _ in 0..from.length()? {
+        from.string(&mut field)?;
+        from.string(&mut value)?;
+        let at = match i64::from_le_bytes(from.bytes()?) {
+            NEVER => 0,
+            // A time that is over for ever is over as the first millisecond of all is.
+            at => at.max(1).cast_unsigned(),
+        };
+        add_field(&mut hash, &field, &value, at).map_err(|damage| from.damage(damage))?;
+    }
+    Ok(Value::Hash(hash))
+}
+
+fn read_with_first<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
+    let (mut hash, mut field, mut value) = (Hash::default(), Vec::new(), Vec::new());
+    let first = u64::from_le_bytes(from.bytes()?);
+    for _ in 0..from.length()? {
+        let later = from.length()?;
+        from.string(&mut field)?;
+        from.string(&mut value)?;
+        let at = match later {
+            0 => Some(0),
+            later => first.checked_add(later - 1),
+        };
+        let added = at.ok_or(TIME).and_then(|at| add_field(&mut hash, &field, &value, at));
+        added.map_err(|damage| from.damage(damage))?;
     }
     Ok(Value::Hash(hash))
 }
@@ -288,6 +370,17 @@ fn hash_of<'a>(mut elements: impl Iterator<Item = Element<'a>>) -> Result<Value,
         if !hash.insert(&field, &value) {
             return Err(TWICE);
         }
+    }
+    Ok(Value::Hash(hash))
+}
+
+/// Field, value and time in turn.
+fn expiring_hash_of<'a>(mut elements: impl Iterator<Item = Element<'a>>) -> Result<Value, Damage> {
+    let mut hash = Hash::default();
+    while let Some(field) = elements.next() {
+        let (field, value) = (field?, elements.next().ok_or(ODD)??);
+        let at = number::parse_i64(&elements.next().ok_or(ODD)??).ok_or(TIME)?;
+        add_field(&mut hash, &field, &value, u64::try_from(at).map_err(|_| TIME)?)?;
     }
     Ok(Value::Hash(hash))
 }

@@ -1,12 +1,20 @@
 //! Hashes: packed while they are small, then a table. Either way fields have positions, in the order they came: a
 //! random field and a scan need them, and they do not change with the form.
+//!
+//! A hash some of whose fields expire is a table, however small. A field whose time is over stays until somebody takes
+//! it: who reads for a client asks [`Hash::live`].
 
+mod expiries;
+mod large;
 mod table;
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 use super::form::{Form, Limit};
 use super::packed::{Packed, room};
+use expiries::Expiries;
+use large::Large;
 use table::{HashTable, ORDERED_UP_TO};
 
 /// Measured: HGET took 0.6 of the time that it takes in a table with 6 fields, and 1.3 of it with 100.
@@ -14,7 +22,7 @@ const LIMIT: Limit = Limit { len: ORDERED_UP_TO, room: 4 << 10 };
 
 /// A hash value.
 #[derive(Clone)]
-pub struct Hash(Form<Packed, Box<HashTable>>);
+pub struct Hash(Form<Packed, Box<Large>>);
 
 impl Default for Hash {
     fn default() -> Hash {
@@ -45,11 +53,11 @@ fn find_field<'a>(row: &'a Packed, wanted: &[u8]) -> Option<FieldAt<'a>> {
 }
 
 impl Hash {
-    /// Number of fields.
+    /// Number of fields, those included whose time is over.
     pub fn len(&self) -> usize {
         match &self.0 {
             Form::Packed(row) => row.len() / 2,
-            Form::Large(table) => table.len(),
+            Form::Large(large) => large.table().len(),
         }
     }
 
@@ -62,7 +70,7 @@ impl Hash {
     pub fn get(&self, field: &[u8]) -> Option<&[u8]> {
         match &self.0 {
             Form::Packed(row) => find_field(row, field).map(|found| found.value),
-            Form::Large(table) => table.get(field),
+            Form::Large(large) => large.table().get(field),
         }
     }
 
@@ -70,7 +78,7 @@ impl Hash {
     pub fn find(&self, field: &[u8]) -> Option<(usize, &[u8])> {
         match &self.0 {
             Form::Packed(row) => find_field(row, field).map(|found| (found.position, found.value)),
-            Form::Large(table) => table.find(field),
+            Form::Large(large) => large.table().find(field),
         }
     }
 
@@ -86,7 +94,7 @@ impl Hash {
                 let (field, next) = row.read((at < self.len()).then(|| row.offset(2 * at))?);
                 Some((field, row.read(next).0))
             }
-            Form::Large(table) => table.at(at),
+            Form::Large(large) => large.table().at(at),
         }
     }
 
@@ -94,34 +102,93 @@ impl Hash {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         match &self.0 {
             Form::Packed(row) => Form::Packed(row.all_pairs()),
-            Form::Large(table) => Form::Large(table.iter()),
+            Form::Large(large) => Form::Large(large.table().iter()),
         }
+    }
+
+    /// What clients see at this time.
+    pub fn live(&self, now_ms: u64) -> Live<'_> {
+        let expiries = self.expiries().filter(|expiries| expiries.may_be_due(now_ms));
+        Live { hash: self, expiries, now_ms }
+    }
+
+    fn expiries(&self) -> Option<&Expiries> {
+        match &self.0 {
+            Form::Packed(_) => None,
+            Form::Large(large) => large.expiries(),
+        }
+    }
+
+    /// How many fields have a time at which they expire.
+    pub fn expiring(&self) -> usize {
+        self.expiries().map_or(0, Expiries::len)
+    }
+
+    /// Whether some field has a time at which it expires.
+    pub fn is_expiring(&self) -> bool {
+        self.expiries().is_some()
+    }
+
+    /// When `field` expires, in Unix milliseconds.
+    pub fn expiry(&self, field: &[u8]) -> Option<NonZeroU64> {
+        self.expiries()?.get(field)
+    }
+
+    /// A time before which no field expires, if any does.
+    pub fn first_expiry(&self) -> Option<NonZeroU64> {
+        self.expiries()?.first()
+    }
+
+    /// Whether `field` is there although its time is over.
+    pub fn is_overdue(&self, field: &[u8], now_ms: u64) -> bool {
+        self.expiries().is_some_and(|expiries| expiries.is_due(field, now_ms))
     }
 
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
         match &self.0 {
             Form::Packed(row) => row.bytes(),
-            Form::Large(table) => LIMIT.bytes(table.len(), table.weight.room, || table.bytes()),
+            Form::Large(large) if large.expiries().is_some() => large.bytes(),
+            Form::Large(large) => {
+                LIMIT.bytes(large.table().len(), large.table().weight.room, || large.bytes())
+            }
         }
     }
 
     /// The large form, made if need be.
-    fn enlarge(&mut self) -> &mut HashTable {
+    fn enlarge(&mut self) -> &mut Large {
         if let Form::Packed(row) = &self.0 {
-            let mut table = Box::<HashTable>::default();
+            let mut table = HashTable::default();
             row.all_pairs().for_each(|(field, value)| _ = table.insert(field, value));
-            self.0 = Form::Large(table);
+            self.0 = Form::Large(Box::new(Large::Lasting(table)));
         }
         match &mut self.0 {
-            Form::Large(table) => table,
+            Form::Large(large) => large,
             Form::Packed(_) => unreachable!("it was made large above"),
         }
     }
 
-    /// Sets `field`; whether it was new.
+    /// Packs a large form that is `small` enough, unless fields expire.
+    fn pack_if(&mut self, small: impl FnOnce(&HashTable) -> bool) {
+        if let Form::Large(large) = &self.0
+            && large.expiries().is_none()
+            && small(large.table())
+        {
+            let elements: Vec<&[u8]> =
+                large.table().iter().flat_map(|(field, value)| [field, value]).collect();
+            self.0 = Form::Packed(Packed::of(&elements));
+        }
+    }
+
+    /// Sets `field`, which does not expire then; whether it was new.
     pub(crate) fn insert(&mut self, field: &[u8], value: &[u8]) -> bool {
-        let Form::Packed(row) = &mut self.0 else { return self.enlarge().insert(field, value) };
+        let Form::Packed(row) = &mut self.0 else {
+            self.set_expiry(field, None);
+            return match &mut self.0 {
+                Form::Packed(_) => self.insert(field, value),
+                Form::Large(large) => large.table_mut().insert(field, value),
+            };
+        };
         match find_field(row, field) {
             Some(FieldAt { value_at, end, .. }) if LIMIT.allows(0, row.room() + room(value.len())) => {
                 row.splice(value_at..end, 1, &[value]);
@@ -132,28 +199,58 @@ impl Hash {
                 row.splice(end..end, 0, &[field, value]);
                 true
             }
-            _ => self.enlarge().insert(field, value),
+            _ => self.enlarge().table_mut().insert(field, value),
+        }
+    }
+
+    /// Says when `field`, which must be there, expires.
+    pub(crate) fn set_expiry(&mut self, field: &[u8], at: Option<NonZeroU64>) {
+        match at {
+            Some(at) => self.enlarge().expiries_made().set(field, at),
+            None => {
+                let Form::Large(large) = &mut self.0 else { return };
+                if let Some(expiries) = large.expiries_mut()
+                    && expiries.clear(field).is_some()
+                {
+                    self.settle();
+                }
+            }
+        }
+    }
+
+    /// Times have gone: if they were the last ones, the hash is what it would be without any.
+    fn settle(&mut self) {
+        if let Form::Large(large) = &mut self.0 {
+            large.settle();
+            self.pack_if(|table| LIMIT.allows(table.len(), table.weight.room));
         }
     }
 
     /// Removes `field`; whether it was there.
     pub(crate) fn remove(&mut self, field: &[u8]) -> bool {
+        self.set_expiry(field, None);
         match &mut self.0 {
             Form::Packed(row) => {
                 let Some(FieldAt { at, end, .. }) = find_field(row, field) else { return false };
                 row.splice(at..end, 2, &[]);
                 true
             }
-            Form::Large(table) => {
-                let removed = table.remove(field);
-                if LIMIT.calls_back(table.len(), table.weight.room) {
-                    let elements: Vec<&[u8]> =
-                        table.iter().flat_map(|(field, value)| [field, value]).collect();
-                    self.0 = Form::Packed(Packed::of(&elements));
-                }
+            Form::Large(large) => {
+                let removed = large.table_mut().remove(field);
+                self.pack_if(|table| LIMIT.calls_back(table.len(), table.weight.room));
                 removed
             }
         }
+    }
+
+    /// Takes fields whose time is over away, with their times, from one place where there may be some: a bounded
+    /// number of them. `None`: there is no such place.
+    pub(crate) fn take_due(&mut self, now_ms: u64) -> Option<Vec<(Box<[u8]>, NonZeroU64)>> {
+        let Form::Large(large) = &mut self.0 else { return None };
+        let taken = large.expiries_mut()?.take_due(now_ms)?;
+        taken.iter().for_each(|(field, _)| _ = large.table_mut().remove(field));
+        self.settle();
+        Some(taken)
     }
 
     /// Takes a removal from position `at` back, to the place: the inverse of [`Hash::remove`].
@@ -165,22 +262,77 @@ impl Hash {
                 let at = row.offset(2 * at);
                 row.splice(at..at, 0, &[&field, &value]);
             }
-            _ => self.enlarge().restore(at, field, value),
+            _ => self.enlarge().table_mut().restore(at, field, value),
         }
+    }
+}
+
+/// A hash as clients see it: the fields that have not expired at some time.
+#[derive(Clone, Copy)]
+pub struct Live<'h> {
+    hash: &'h Hash,
+    /// If something may have expired.
+    expiries: Option<&'h Expiries>,
+    now_ms: u64,
+}
+
+impl<'h> Live<'h> {
+    fn shows(&self, field: &[u8]) -> bool {
+        self.expiries.is_none_or(|expiries| !expiries.is_due(field, self.now_ms))
+    }
+
+    /// Whether all fields that the hash holds are seen.
+    pub fn is_all(&self) -> bool {
+        self.len() == self.hash.len()
+    }
+
+    /// Number of fields. Looks at all that expire if some of them may have.
+    #[allow(clippy::len_without_is_empty)] // asked only for how many follow
+    pub fn len(&self) -> usize {
+        self.hash.len() - self.expiries.map_or(0, |expiries| expiries.count_due(self.now_ms))
+    }
+
+    /// The value of `field`.
+    pub fn get(&self, field: &[u8]) -> Option<&'h [u8]> {
+        self.hash.get(field).filter(|_| self.shows(field))
+    }
+
+    /// Whether `field` is there.
+    pub fn contains(&self, field: &[u8]) -> bool {
+        self.get(field).is_some()
+    }
+
+    /// Of a field that is there, when it expires.
+    pub fn expiry(&self, field: &[u8]) -> Option<Option<NonZeroU64>> {
+        self.contains(field).then(|| self.hash.expiry(field))
+    }
+
+    /// Field and value at a position below [`Hash::len`], unless the field has expired.
+    pub fn at(&self, at: usize) -> Option<(&'h [u8], &'h [u8])> {
+        self.hash.at(at).filter(|(field, _)| self.shows(field))
+    }
+
+    /// All fields with their values.
+    pub fn iter(self) -> impl Iterator<Item = (&'h [u8], &'h [u8])> {
+        self.hash.iter().filter(move |(field, _)| self.shows(field))
     }
 }
 
 impl PartialEq for Hash {
     fn eq(&self, other: &Hash) -> bool {
-        self.len() == other.len() && self.iter().all(|(field, value)| other.get(field) == Some(value))
+        let same =
+            |(field, value)| other.get(field) == Some(value) && self.expiry(field) == other.expiry(field);
+        self.len() == other.len() && self.iter().all(same)
     }
 }
 
 impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map()
-            .entries(self.iter().map(|(field, value)| (field.escape_ascii(), value.escape_ascii())))
-            .finish()
+        let pairs = self.iter().map(|(field, value)| {
+            let expiry = self.expiry(field).map(|at| format!(" until {at}")).unwrap_or_default();
+            (field.escape_ascii(), format!("{}{expiry}", value.escape_ascii()))
+        });
+        f.debug_map().entries(pairs).finish()
     }
 }
 

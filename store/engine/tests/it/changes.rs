@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use author::{Chance, NOW_MS, call_like, call_of};
+use author::{Chance, NOW_MS, call_like, call_of, hash_call_of};
 use engine::Engine;
 use proptest::prelude::*;
 use store_engine::{DATABASES, Effects, UndoLog, command};
@@ -88,6 +88,44 @@ proptest! {
         let repeated = engine.repeated();
         prop_assert_eq!(repeated.meaning(), engine.meaning());
         repeated.recount();
+    }
+
+    /// The same of fields that expire, and of those that have: they are removed at some time, and then stay so.
+    #[test]
+    fn fields_expire_once_and_for_all(
+        first in calls(80),
+        undone in calls(40),
+        last in calls(40),
+        swept in any::<bool>(),
+    ) {
+        let mut engine = Engine::new();
+        engine.keep_expired();
+        for (part, calls) in [first, undone, last].iter().enumerate() {
+            let (mark, mut log) = (engine.effects.mark(), UndoLog::default());
+            let wanted = (engine.contents(), engine.alive());
+            calls.iter().for_each(|call| _ = engine.run(&hash_call_of(*call), Some(&mut log)));
+            if part == 1 {
+                log.roll_back(&mut engine.all());
+                prop_assert_eq!((engine.contents(), engine.alive()), wanted);
+                engine.effects.truncate(mark);
+                engine.now_ms = LATER_MS;
+                if swept {
+                    let alive = engine.alive();
+                    engine.sweep();
+                    prop_assert_eq!(engine.alive(), alive);
+                    engine.record_expired();
+                }
+            }
+        }
+        engine.recount();
+        let mut repeated = engine.repeated();
+        repeated.recount();
+        prop_assert_eq!(repeated.alive(), engine.alive());
+        engine.sweep();
+        engine.record_expired();
+        prop_assert_eq!(engine.repeated().meaning(), engine.meaning());
+        repeated.sweep();
+        prop_assert_eq!(repeated.meaning(), engine.meaning());
     }
 
     /// Hostile or damaged bytes are refused or mean something; they never panic.
@@ -190,7 +228,7 @@ fn most_calls_made_up_here_are_good_ones() {
 #[test]
 fn every_write_command_changes_something_here() {
     let mut engine = Engine::new();
-    let mut chance = Chance(1);
+    let mut chance = Chance(3);
     let writes = command::all().filter(|row| row.is_write());
     let mut idle: BTreeSet<String> = writes.map(|row| row.name.to_owned()).collect();
     assert!(idle.len() > 50, "{idle:?}");

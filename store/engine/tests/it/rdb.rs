@@ -35,6 +35,18 @@ fn made_of(name: &str, words: &[Vec<u8>]) -> Value {
     made(&[[name.as_bytes(), b"k"].into_iter().chain(words.iter().map(|word| &**word)).collect()])
 }
 
+/// A hash of these pairs, of whose fields every third one expires, sooner or later.
+fn expiring(pairs: &[Vec<u8>]) -> Value {
+    let set = [&b"hset"[..], b"k"].into_iter().chain(pairs.iter().map(|word| &**word)).collect();
+    let times: Vec<String> =
+        (0..pairs.len()).map(|at| (10_u64.pow(at as u32 % 18) + 5_000_000).to_string()).collect();
+    let timed = pairs.chunks_exact(2).zip(&times).step_by(3);
+    let expire = timed.map(|(pair, at)| -> Vec<&[u8]> {
+        vec![b"hpexpireat", b"k", at.as_bytes(), b"FIELDS", b"1", &pair[0]]
+    });
+    made(&[set].into_iter().chain(expire).collect::<Vec<_>>())
+}
+
 /// A stream, to which entries were added, and then read by a group, acknowledged and removed here and there.
 fn stream() -> impl Strategy<Value = Value> {
     let step = (0..7u8, 0..60u32, element(), element());
@@ -108,6 +120,7 @@ fn value() -> impl Strategy<Value = Value> {
         some(element()).prop_map(|words| made_of("sadd", &words)),
         some(integer()).prop_map(|words| made_of("sadd", &words)),
         pairs(element()).prop_map(|words| made_of("hset", &words)),
+        pairs(element()).prop_map(|words| expiring(&words)),
         pairs(score()).prop_map(|words| made_of("zadd", &words)),
         stream(),
     ]

@@ -81,7 +81,7 @@ pub static COMMANDS: &[Command] = &[
 
 /// When the new expiry is taken.
 #[derive(Default)]
-struct Condition {
+pub struct Condition {
     if_none: bool,
     if_any: bool,
     if_later: bool,
@@ -89,7 +89,8 @@ struct Condition {
 }
 
 impl Condition {
-    fn parse(args: Args<'_>) -> Result<Condition, CommandError> {
+    /// From the items behind the third.
+    pub fn parse(args: Args<'_>) -> Result<Condition, CommandError> {
         let mut condition = Condition::default();
         let mut cursor = args.cursor(3);
         while let Some(word) = cursor.peek() {
@@ -117,7 +118,7 @@ impl Condition {
     }
 
     /// Whether an expiry at `new_ms` may take the place of `old`. None lasts for ever.
-    fn allows(&self, old: Option<NonZeroU64>, new_ms: i64) -> bool {
+    pub fn allows(&self, old: Option<NonZeroU64>, new_ms: i64) -> bool {
         let old = old.map(|old| old.get() as i64);
         !(self.if_none && old.is_some()
             || self.if_any && old.is_none()

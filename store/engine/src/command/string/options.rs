@@ -30,11 +30,15 @@ pub fn expiry_option<'a>(cursor: &mut Cursor<'a>) -> Option<PendingExpiry<'a>> {
 }
 
 /// An expiry as it was written. Redis looks at its number after all options, and so do we.
+#[derive(Clone, Copy)]
 pub struct PendingExpiry<'a> {
     word: &'static str,
-    amount: &'a [u8],
-    unit_ms: i64,
-    absolute: bool,
+    /// Its number.
+    pub amount: &'a [u8],
+    /// Milliseconds of its unit.
+    pub unit_ms: i64,
+    /// Whether it is a Unix time, not one from now on.
+    pub absolute: bool,
 }
 
 impl PendingExpiry<'_> {

@@ -143,7 +143,7 @@ impl Author<'_> {
             "consumer" | "consumername" => chance.pick(&["c", "d", "e"]).into(),
             "min-idle-time" | "ms" => chance.pick(&["0", "0", "5"]).into(),
             "entries_added" | "entries_read" => number(chance, -1, 300),
-            "numids" => "1".into(),
+            "numids" | "numfields" => "1".into(),
             "numkeys" => number(chance, 1, 4),
             "key" | "key1" | "key2" | "newkey" | "source" | "sourcekey" | "destination" | "destkey"
             | "dst" | "src" => self.key(),
@@ -203,10 +203,16 @@ fn stream_id(chance: &mut Chance) -> String {
     }
 }
 
-/// As many IDs as streams, or as their number says, which the syntax cannot say.
+/// As many IDs as streams, or as many of them or of fields as their number says, which the syntax cannot say.
 fn balance(words: &mut Vec<String>) {
     if let Some(at) = words.iter().position(|word| word == "IDS") {
         words[at + 1] = (words.len() - at - 2).to_string();
+    }
+    if let Some(at) = words.iter().position(|word| word == "FIELDS")
+        && at + 2 < words.len()
+    {
+        let each = if words[0] == "hsetex" { 2 } else { 1 };
+        words[at + 1] = ((words.len() - at - 2) / each).to_string();
     }
     let Some(at) = words.iter().position(|word| word == "STREAMS") else { return };
     let rest = words.split_off(at + 1);
@@ -238,6 +244,12 @@ fn closing(tokens: &[String], open: usize) -> usize {
 /// A call of any command of the table.
 pub fn call_of(number: u64) -> Vec<String> {
     call_like(number, None)
+}
+
+/// A call of a command of hashes.
+pub fn hash_call_of(number: u64) -> Vec<String> {
+    let rows: Vec<&'static Command> = command::all().filter(|row| row.group == Group::Hash).collect();
+    call_like(number, Some(Chance(number).pick(&rows).name))
 }
 
 /// The same; of a certain command, if `name` is given.

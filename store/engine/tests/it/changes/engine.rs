@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use store_engine::command::{self, lookup};
-use store_engine::keyspace::{ENTRY_OVERHEAD, Sticky};
+use store_engine::effect::Effect;
+use store_engine::keyspace::{ENTRY_OVERHEAD, Expired, Sticky};
 use store_engine::size::allocated;
 use store_engine::value::Str;
 use store_engine::{
-    Args, Ctx, DATABASES, Effects, Entry, Partition, Partitions, Protocol, Reply, Stamp, UndoLog, Value, rdb,
+    Args, Ctx, DATABASES, Effects, Entry, Keyspace, Partition, Partitions, Protocol, Reply, Stamp, UndoLog,
+    Value, rdb,
 };
 
 use super::author::{KINDS, NOW_MS};
@@ -102,7 +104,15 @@ impl Engine {
             (0..space.len()).filter_map(|at| space.pair_at(at)).map(move |(key, entry)| (db, key, entry))
         });
         let alive = entries.filter(|(_, _, entry)| !entry.is_expired(self.now_ms));
-        alive.map(|(db, key, entry)| ((db, key.to_vec()), seen(entry))).collect()
+        alive.filter_map(|(db, key, entry)| Some(((db, key.to_vec()), self.seen_now(entry)?))).collect()
+    }
+
+    /// [`seen`] without fields that have expired, if any is left.
+    fn seen_now(&self, entry: &Entry) -> Option<String> {
+        let Value::Hash(hash) = &entry.value else { return Some(seen(entry)) };
+        let live = hash.live(self.now_ms);
+        let fields: Vec<_> = live.iter().map(|(field, value)| (field, value, hash.expiry(field))).collect();
+        (!fields.is_empty()).then(|| format!("{:?} {} {fields:?}", entry.expire_at_ms, entry.sticky))
     }
 
     /// The same as bytes, which tell nothing of how a value came to be what it is. Elements of sets and hashes,
@@ -118,9 +128,10 @@ impl Engine {
             match value {
                 Value::String(text) => elements.push(text.as_bytes().into_owned()),
                 Value::List(list) => elements.extend(list.iter_from(0).map(<[u8]>::to_vec)),
-                Value::Hash(hash) => {
-                    elements.extend(hash.iter().map(|(field, value)| [field, b"=", value].concat()))
-                }
+                Value::Hash(hash) => elements.extend(hash.iter().map(|(field, value)| {
+                    let expiry = hash.expiry(field).map_or(0, NonZeroU64::get);
+                    [&expiry.to_le_bytes()[..], field, b"=", value].concat()
+                })),
                 Value::Set(set) => elements.extend(set.iter().map(|member| member.to_vec())),
                 Value::ZSet(zset) => elements.extend(
                     zset.iter_from(0).map(|(member, score)| [&score.to_le_bytes()[..], member].concat()),
@@ -173,9 +184,35 @@ impl Engine {
         for space in self.partitions.iter_mut().flat_map(|partition| &mut partition.databases) {
             while space.sweep(self.now_ms, |_| false, &mut removed) {}
             let mut entries = (0..space.len()).filter_map(|at| space.pair_at(at));
-            assert!(entries.all(|(_, entry)| !entry.is_expired(self.now_ms)));
+            assert!(entries.all(|(_, entry)| entry.next_expiry().is_none_or(|at| at.get() > self.now_ms)));
         }
         assert!(removed.iter().all(|(_, entry)| entry.is_expired(self.now_ms)));
+    }
+
+    /// From now on, what expires is kept for [`Engine::record_expired`].
+    pub fn keep_expired(&mut self) {
+        self.partitions
+            .iter_mut()
+            .flat_map(|partition| &mut partition.databases)
+            .for_each(Keyspace::keep_expired);
+    }
+
+    /// Adds what has expired to the effects, as a journal does.
+    pub fn record_expired(&mut self) {
+        for partition in &mut self.partitions {
+            for (db, space) in partition.databases.iter_mut().enumerate() {
+                for Expired { key, field, expire_at_ms } in space.take_expired() {
+                    self.effects.push(
+                        db,
+                        &key,
+                        match &field {
+                            Some(field) => Effect::HashExpired(field, expire_at_ms),
+                            None => Effect::Expired(expire_at_ms),
+                        },
+                    );
+                }
+            }
+        }
     }
 
     /// Compares every account with a new count.
@@ -231,7 +268,12 @@ fn bytes_of_copy(value: &Value) -> usize {
         // Spare capacity counts, so a string's bytes are no matter of its content alone.
         Value::String(Str::Raw(bytes)) => return allocated(bytes.capacity()),
         Value::List(list) => list.iter_from(0).for_each(|element| add(b"rpush", &[element])),
-        Value::Hash(hash) => hash.iter().for_each(|(field, value)| add(b"hset", &[field, value])),
+        Value::Hash(hash) => hash.iter().for_each(|(field, value)| {
+            add(b"hset", &[field, value]);
+            if let Some(at) = hash.expiry(field) {
+                add(b"hpexpireat", &[at.to_string().as_bytes(), b"FIELDS", b"1", field]);
+            }
+        }),
         Value::Set(set) => set.iter().for_each(|member| add(b"sadd", &[&member])),
         Value::Stream(_) => add(b"restore", &[b"0", &rdb::dump(value)]),
         Value::ZSet(zset) => {
