@@ -345,6 +345,7 @@ fn stats_section(server: &Server, text: &mut String) {
         "instantaneous_output_kbps": format_args!("{:.2}", went as f64 / 1024.0),
         "rejected_connections": of(&counters.connections_refused),
         "expired_keys": keys.expired,
+        "expired_fields": keys.expired_fields,
         "evicted_keys": keys.evicted,
         "evicted_clients": of(&counters.clients_evicted),
         "keyspace_hits": keys.hits,

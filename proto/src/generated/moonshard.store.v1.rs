@@ -487,6 +487,9 @@ pub struct Status {
     /// Counts before the last reset. Together with hits, misses, expired and evicted: since the node was started.
     #[prost(message, optional, tag = "20")]
     pub before_reset: ::core::option::Option<Counts>,
+    /// Fields of hashes.
+    #[prost(uint64, tag = "24")]
+    pub expired_fields: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Counts {
@@ -498,6 +501,8 @@ pub struct Counts {
     pub expired: u64,
     #[prost(uint64, tag = "4")]
     pub evicted: u64,
+    #[prost(uint64, tag = "5")]
+    pub expired_fields: u64,
 }
 /// One command with its arguments.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

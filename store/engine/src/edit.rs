@@ -271,6 +271,11 @@ impl Editor<'_, Hash> {
         self.log.touch(KeyAction::Fields(event));
     }
 
+    /// Counts a field that has gone, or been set again, because its time was over.
+    pub fn count_expired(&mut self) {
+        self.space.count_expired_fields(1);
+    }
+
     /// Keeps when `field` expires, which is about to be forgotten with its value: restored after that.
     fn keep_expiry(&mut self, field: &[u8]) {
         if self.log.wants_undo()

@@ -159,6 +159,8 @@ pub struct Counts {
     pub misses: u64,
     /// Keys removed because their time was over.
     pub expired: u64,
+    /// Fields of hashes removed because their time was over.
+    pub expired_fields: u64,
     /// Keys removed because memory was short.
     pub evicted: u64,
 }
@@ -168,6 +170,7 @@ impl AddAssign for Counts {
         self.hits += other.hits;
         self.misses += other.misses;
         self.expired += other.expired;
+        self.expired_fields += other.expired_fields;
         self.evicted += other.evicted;
     }
 }
@@ -179,6 +182,7 @@ impl Counts {
             hits: self.hits.saturating_sub(before.hits),
             misses: self.misses.saturating_sub(before.misses),
             expired: self.expired.saturating_sub(before.expired),
+            expired_fields: self.expired_fields.saturating_sub(before.expired_fields),
             evicted: self.evicted.saturating_sub(before.evicted),
         }
     }

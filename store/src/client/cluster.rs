@@ -323,9 +323,9 @@ impl Cluster {
     pub fn counts(&self) -> Counts {
         let mut sum = self.counts_since_reset();
         for link in self.owners() {
-            let wire::Counts { hits, misses, expired, evicted } =
+            let wire::Counts { hits, misses, expired, expired_fields, evicted } =
                 link.status().before_reset.unwrap_or_default();
-            sum += Counts { hits, misses, expired, evicted };
+            sum += Counts { hits, misses, expired, expired_fields, evicted };
         }
         sum
     }
@@ -333,10 +333,10 @@ impl Cluster {
     /// The same since the last CONFIG RESETSTAT.
     pub fn counts_since_reset(&self) -> Counts {
         let mut sum = Counts::default();
-        for wire::Status { hits, misses, expired, evicted, .. } in
+        for wire::Status { hits, misses, expired, expired_fields, evicted, .. } in
             self.owners().iter().map(|link| link.status())
         {
-            sum += Counts { hits, misses, expired, evicted };
+            sum += Counts { hits, misses, expired, expired_fields, evicted };
         }
         sum
     }

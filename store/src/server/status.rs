@@ -59,11 +59,13 @@ pub(super) fn status(host: &Host) -> wire::Status {
         hits: counts.hits,
         misses: counts.misses,
         expired: counts.expired,
+        expired_fields: counts.expired_fields,
         evicted: counts.evicted,
         before_reset: Some(wire::Counts {
             hits: forgotten.hits,
             misses: forgotten.misses,
             expired: forgotten.expired,
+            expired_fields: forgotten.expired_fields,
             evicted: forgotten.evicted,
         }),
         journal_newest,

@@ -103,6 +103,7 @@ pub(super) fn data(totals: &mut Gathered, usage: &Usage, counts: Counts, maxmemo
     totals.number("moonshard_memory_used_bytes", usage.bytes as u64);
     totals.number("moonshard_memory_max_bytes", maxmemory);
     totals.number("moonshard_keys_expired_total", counts.expired);
+    totals.number("moonshard_hash_fields_expired_total", counts.expired_fields);
     totals.number("moonshard_keys_evicted_total", counts.evicted);
     totals.number("moonshard_keyspace_hits_total", counts.hits);
     totals.number("moonshard_keyspace_misses_total", counts.misses);

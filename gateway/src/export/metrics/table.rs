@@ -140,6 +140,7 @@ pub static METRICS: &[Metric] = &[
     row("moonshard_memory_used_bytes", Gauge, "By", &[], Of::All, "Memory used by all keys and values, which maxmemory limits."),
     row("moonshard_memory_max_bytes", Gauge, "By", &[], Of::All, "Value of maxmemory; 0 means no limit."),
     row("moonshard_keys_expired_total", Counter, "{key}", &[], Of::All, "Keys removed because they expired."),
+    row("moonshard_hash_fields_expired_total", Counter, "{field}", &[], Of::All, "Fields of hashes removed because they expired."),
     row("moonshard_keys_evicted_total", Counter, "{key}", &[], Of::All, "Keys evicted because of maxmemory."),
     row("moonshard_keyspace_hits_total", Counter, "{lookup}", &[], Of::All, "Lookups that found their key."),
     row("moonshard_keyspace_misses_total", Counter, "{lookup}", &[], Of::All, "Lookups that did not find their key."),

@@ -194,6 +194,9 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str) -> Result<usize, CommandEr
 /// Sets `field`, which does not expire then; whether it is new for clients.
 fn put(hash: &mut Editor<'_, Hash>, field: &[u8], value: &[u8], now_ms: u64) -> bool {
     let is_overdue = hash.is_overdue(field, now_ms);
+    if is_overdue {
+        hash.count_expired();
+    }
     hash.insert(field, value) || is_overdue
 }
 
@@ -215,7 +218,7 @@ fn set_if_absent(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> 
     let absent = !hash.live(now_ms).contains(args[2]);
     if absent {
         announce_overdue(&mut hash, [args[2]].into_iter(), now_ms);
-        hash.insert(args[2], args[3]);
+        put(&mut hash, args[2], args[3], now_ms);
     }
     drop(hash);
     ctx.out.count(usize::from(absent));
@@ -289,7 +292,7 @@ fn store_number(ctx: &mut Ctx<'_>, args: Args<'_>, text: &[u8]) -> Result<(), Co
     let mut hash = ctx.edit(args[1]).or_create::<Hash>()?;
     if hash.is_overdue(args[2], now_ms) {
         hash.announce("hexpired");
-        hash.insert(args[2], text);
+        put(&mut hash, args[2], text, now_ms);
     } else {
         hash.update(args[2], text);
     }
@@ -314,36 +317,49 @@ fn increment_float(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError
     Ok(())
 }
 
-/// A position of a field by chance, among those whose time is not over.
-fn live_position(ctx: &mut Ctx<'_>, key: &[u8]) -> Result<Option<usize>, CommandError> {
-    /// With most of the fields alive one is soon found.
-    const ATTEMPTS: usize = 100;
-    let now_ms = ctx.now_ms;
-    let len = ctx.peek::<Hash>(key)?.map_or(0, Hash::len);
-    for _ in 0..if len == 0 { 0 } else { ATTEMPTS } {
-        let at = ctx.random_below(len);
-        if ctx.peek::<Hash>(key)?.is_some_and(|hash| hash.live(now_ms).at(at).is_some()) {
-            return Ok(Some(at));
-        }
-    }
-    let live = live_positions(ctx, key)?.unwrap_or_default();
-    Ok((!live.is_empty()).then(|| live[ctx.random_below(live.len())]))
+/// Positions that HRANDFIELD shows.
+struct Picked {
+    /// Where they are in `live`, if there is that, or else in the hash.
+    positions: sample::Positions,
+    /// All positions of fields whose time is not over.
+    live: Option<Vec<usize>>,
 }
 
-/// The positions of fields whose time is not over, if there are others.
-fn live_positions(ctx: &Ctx<'_>, key: &[u8]) -> Result<Option<Vec<usize>>, CommandError> {
-    let Some(hash) = ctx.peek::<Hash>(key)? else { return Ok(None) };
-    let live = hash.live(ctx.now_ms);
-    let positions = || (0..hash.len()).filter(|at| live.at(*at).is_some()).collect();
-    Ok((!live.is_all()).then(positions))
+/// Picks fields by chance, as [`sample::positions`], among those whose time is not over.
+fn pick(ctx: &mut Ctx<'_>, key: &[u8], count: i64) -> Result<Picked, CommandError> {
+    /// With few fields whose time is over, all of few are soon others: it saves looking at all fields.
+    const ATTEMPTS: usize = 8;
+    let now_ms = ctx.now_ms;
+    let len = ctx.peek::<Hash>(key)?.map_or(0, Hash::len);
+    for _ in 0..ATTEMPTS {
+        let positions = sample::positions(ctx, count, len)?;
+        let live = ctx.peek::<Hash>(key)?.map(|hash| hash.live(now_ms));
+        let shows = |at| live.is_none_or(|live| live.at(at).is_some());
+        if live.is_none_or(|live| live.is_all()) || positions.clone().all(shows) {
+            return Ok(Picked { positions, live: None });
+        }
+    }
+    let live: Vec<usize> = match ctx.peek::<Hash>(key)?.map(|hash| hash.live(now_ms)) {
+        Some(hash) => (0..len).filter(|at| hash.at(*at).is_some()).collect(),
+        None => Vec::new(),
+    };
+    Ok(Picked { positions: sample::positions(ctx, count, live.len())?, live: Some(live) })
+}
+
+impl Iterator for Picked {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let at = self.positions.next()?;
+        self.live.as_ref().map_or(Some(at), |live| live.get(at).copied())
+    }
 }
 
 fn random_field(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let now_ms = ctx.now_ms;
     if args.len() == 2 {
-        let at = live_position(ctx, args[1])?.unwrap_or_default();
+        let at = pick(ctx, args[1], -1)?.next();
         return ctx.reply_from::<Hash>(args[1], |hash, out| {
-            out.optional(hash.and_then(|hash| hash.live(now_ms).at(at)).map(|(field, _)| field));
+            out.optional(hash.and_then(|hash| hash.at(at?)).map(|(field, _)| field));
         });
     }
     let count = args.negatable(2)?;
@@ -355,19 +371,14 @@ fn random_field(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
         return Err(CommandError::new("ERR value is out of range"));
     }
-    let live = live_positions(ctx, args[1])?;
-    let len = match &live {
-        Some(positions) => positions.len(),
-        None => ctx.peek::<Hash>(args[1])?.map_or(0, Hash::len),
-    };
-    let picked = sample::positions(ctx, count, len)?;
+    let picked = pick(ctx, args[1], count)?;
     let work = ctx.work;
     ctx.reply_from::<Hash>(args[1], |hash, out| {
         // RESP3 nests the pairs, RESP2 has them flat.
         let nested = with_values && out.protocol == Protocol::Resp3;
-        out.array(if with_values && !nested { picked.count_left() * 2 } else { picked.count_left() });
-        let place = |at| live.as_ref().map_or(Some(at), |live| live.get(at).copied());
-        out.each(work, picked.filter_map(|at| hash?.at(place(at)?)), |out, (field, value)| {
+        let count = picked.positions.count_left();
+        out.array(if with_values && !nested { count * 2 } else { count });
+        out.each(work, picked.filter_map(|at| hash?.at(at)), |out, (field, value)| {
             if nested {
                 out.array(2);
             }

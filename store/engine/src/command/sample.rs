@@ -29,6 +29,7 @@ pub fn most(args: Args<'_>, len: usize) -> usize {
 }
 
 /// Positions chosen by chance.
+#[derive(Clone)]
 pub enum Positions {
     /// Each once.
     Distinct(vec::IntoIter<usize>),

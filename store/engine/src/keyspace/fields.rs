@@ -20,6 +20,7 @@ impl Keyspace {
             return Some(0);
         }
         let key = key.clone();
+        self.count_expired_fields(count);
         if let Some(expired) = &mut self.state.expired {
             let records = taken.into_iter().map(|(field, expire_at_ms)| Expired {
                 key: key.clone(),
@@ -39,6 +40,11 @@ impl Keyspace {
             announced.push(Announced::Fields(key, is_empty));
         }
         Some(count)
+    }
+
+    /// Counts fields that were removed because their time was over.
+    pub(crate) fn count_expired_fields(&mut self, count: usize) {
+        self.state.counts.expired_fields += count as u64;
     }
 
     /// Removes fields of the hash under `key` whose time is over, a bounded number of them.

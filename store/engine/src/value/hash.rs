@@ -281,9 +281,9 @@ impl<'h> Live<'h> {
         self.expiries.is_none_or(|expiries| !expiries.is_due(field, self.now_ms))
     }
 
-    /// Whether all fields that the hash holds are seen.
+    /// Whether all fields that the hash holds are seen for certain.
     pub fn is_all(&self) -> bool {
-        self.len() == self.hash.len()
+        self.expiries.is_none()
     }
 
     /// Number of fields. Looks at all that expire if some of them may have.

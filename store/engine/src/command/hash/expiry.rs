@@ -221,7 +221,7 @@ fn expire(
                     1
                 }
                 None => {
-                    hash.remove(field);
+                    expire_now(&mut hash, field);
                     2
                 }
             },
@@ -231,6 +231,13 @@ fn expire(
         hash.announce("hexpire");
     }
     Ok(())
+}
+
+/// Removes a field, if it is there, since it is given a time that is over.
+fn expire_now(hash: &mut Editor<'_, Hash>, field: &[u8]) {
+    if hash.remove(field) {
+        hash.count_expired();
+    }
 }
 
 /// What calls about fields answer if there is no key.
@@ -354,7 +361,7 @@ fn get_and_expire(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError>
                     hash.set_expiry(field, Some(at));
                     event = Some("hexpire");
                 }
-                None => _ = hash.remove(field),
+                None => expire_now(&mut hash, field),
             },
             (Change::Word, None) if old.is_some() => {
                 hash.set_expiry(field, None);
@@ -438,7 +445,7 @@ fn set_and_expire(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError>
             hash.touch();
             hash.announce("hexpire");
             hash.announce("hexpired");
-            work.over(pairs).for_each(|pair| _ = hash.remove(pair[0]));
+            work.over(pairs).for_each(|pair| expire_now(&mut hash, pair[0]));
         }
         expiry => {
             announce_overdue(&mut hash, pairs.clone().map(|pair| pair[0]), now_ms);
