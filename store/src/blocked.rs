@@ -1,6 +1,7 @@
 //! A call that waits, until its reply comes or its client leaves: its place in the queues of [`crate::wait`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use store_engine::Protocol;
 use tokio::sync::oneshot;
@@ -54,11 +55,13 @@ impl BlockedCall {
     }
 
     /// Waits until one of its keys has changed, and returns an empty reply; or the reply that ended the waiting.
-    pub async fn received(&mut self) -> Option<Vec<u8>> {
+    pub async fn received(&mut self, clock: impl Fn() -> u64) -> Option<Vec<u8>> {
+        let BlockedCall { node, waiter, hears } = self;
         tokio::select! {
             biased;
-            reply = &mut self.hears => reply.ok(),
-            () = self.waiter.wakeup() => Some(Vec::new()),
+            reply = hears => reply.ok(),
+            () = waiter.wakeup() => Some(Vec::new()),
+            () = until_claimable(node, waiter, &clock) => Some(Vec::new()),
         }
     }
 
@@ -77,6 +80,7 @@ impl BlockedCall {
                 biased;
                 reply = &mut *hears => return reply.ok(),
                 () = waiter.wakeup() => {}
+                () = until_claimable(node, waiter, &clock) => {}
             }
         }
     }
@@ -86,6 +90,30 @@ impl BlockedCall {
 async fn look(node: &Arc<Node>, waiter: &Waiter, clock: &impl Fn() -> u64) {
     let mut txn = LocalTransaction::begin(node, waiter.locks()).await;
     txn.serve(waiter.keys().into(), clock());
+}
+
+/// The shortest and longest pauses, in milliseconds, after which one that claims entries looks when it can. It looks at all that
+/// are pending; and the time of one can be set anew.
+const PAUSE_MS: (u64, u64) = (20, 10_000);
+
+/// Waits until there is an entry that the call can claim. For ever, if it claims none.
+async fn until_claimable(node: &Node, waiter: &Waiter, clock: &impl Fn() -> u64) {
+    let Some(claim_ms) = waiter.claim_ms() else { return std::future::pending().await };
+    loop {
+        let now_ms = clock();
+        let first = |(db, key): (usize, Box<[u8]>)| {
+            let shard = node.shard(node.shard_of(&key)).lock();
+            let entry = shard.partition.databases[db].peek(&key, now_ms);
+            waiter.claimable_ms(&key, entry.map(|entry| &entry.value))
+        };
+        let first = waiter.keys().into_iter().filter_map(first).min();
+        // Those that are delivered from now on cannot be claimed earlier than that.
+        let pause = first.map_or(claim_ms, |at| at.saturating_sub(now_ms).min(claim_ms));
+        tokio::time::sleep(Duration::from_millis(pause.clamp(PAUSE_MS.0, PAUSE_MS.1))).await;
+        if first.is_some_and(|at| at <= clock()) {
+            return;
+        }
+    }
 }
 
 impl Drop for BlockedCall {

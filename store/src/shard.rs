@@ -139,7 +139,7 @@ impl ShardState {
         now_ms: u64,
     ) -> Option<(Arc<Waiter>, Verdict)> {
         let entry = self.partition.databases[db].peek(key, now_ms);
-        self.queues.next(db, key, after, entry.map(|entry| &entry.value))
+        self.queues.next(db, key, after, entry.map(|entry| &entry.value), now_ms)
     }
 
     /// Where `txn`, which has just queued for a lock, hears that it was granted.

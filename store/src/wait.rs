@@ -52,10 +52,11 @@ impl Queues {
         key: &[u8],
         after: u64,
         value: Option<&Value>,
+        now_ms: u64,
     ) -> Option<(Arc<Waiter>, Verdict)> {
         let queue = self.by_key.get(&KeyRef(db, key))?;
         let behind = queue.range((Bound::Excluded(after), Bound::Unbounded)).map(|(_, waiter)| waiter);
-        let mut ended = behind.filter_map(|waiter| match waiter.verdict(key, value) {
+        let mut ended = behind.filter_map(|waiter| match waiter.verdict(key, value, now_ms) {
             Verdict::Wait => None,
             verdict => Some((waiter.clone(), verdict)),
         });
@@ -114,6 +115,8 @@ pub struct Waiter {
     wakeup: Notify,
     /// How many wait on this node.
     waiting: Arc<AtomicUsize>,
+    /// For how long, in milliseconds, entries of streams have to be pending that it claims.
+    claim_ms: Option<u64>,
     /// It is not to be served, only to be notified: its keys are on several nodes.
     notify_only: bool,
 }
@@ -136,8 +139,20 @@ impl Waiter {
             answer: Mutex::default(),
             wakeup: Notify::new(),
             waiting,
+            claim_ms: BlockingCall::of(call.command, call.args).claim_ms(),
             notify_only,
         }
+    }
+
+    /// For how long, in milliseconds, entries of streams have to be pending that it claims, if it does.
+    pub(crate) fn claim_ms(&self) -> Option<u64> {
+        self.claim_ms
+    }
+
+    /// When it can claim something of this value under one of its keys, in Unix milliseconds.
+    pub(crate) fn claimable_ms(&self, key: &[u8], value: Option<&Value>) -> Option<u64> {
+        let at = self.with_call_on(key, 0, |call| wait::claimable_ms(call.args, value));
+        at.map(|at| at.max(0).cast_unsigned())
     }
 
     /// From now on it can be served, and is counted. Its reply goes to `answer`.
@@ -199,9 +214,9 @@ impl Waiter {
     }
 
     /// What this value, or none, under one of its keys means to it.
-    fn verdict(&self, key: &[u8], value: Option<&Value>) -> Verdict {
+    fn verdict(&self, key: &[u8], value: Option<&Value>, now_ms: u64) -> Verdict {
         if self.command.group == Group::Stream {
-            return self.with_call_on(key, 0, |call| wait::verdict(call.args, value));
+            return self.with_call_on(key, now_ms, |call| wait::verdict(call.args, value, now_ms));
         }
         let served = value.is_some_and(|value| is_served_by(self.command, value));
         if served { Verdict::Serve } else { Verdict::Wait }

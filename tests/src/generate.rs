@@ -92,7 +92,7 @@ const PAYLOADS: [&[u8]; 8] = [
 ];
 
 /// Commands and subcommands that Redis does not know, answers with numbers of its own, or takes long for.
-const OURS: [&str; 23] = [
+const OURS: [&str; 24] = [
     "stick",
     "unstick",
     "sticky",
@@ -113,13 +113,15 @@ const OURS: [&str; 23] = [
     "hpttl",
     "hsetex",
     "httl",
+    "increx",
     "msetex",
     "xackdel",
     "xdelex",
 ];
 /// The same of options, as they stand in a syntax.
-const OUR_OPTIONS: [&str; 5] = [
+const OUR_OPTIONS: [&str; 6] = [
     " [STICK]",
+    " [CLAIM min-idle-time]",
     " [WITHSCORE]",
     " [NOVALUES]",
     " | IFEQ ifeq-value | IFNE ifne-value | IFDEQ ifdeq-digest | IFDNE ifdne-digest",

@@ -33,6 +33,7 @@ pub static FAMILIES: &[&[Command]] = &[
     generic::sticky::COMMANDS,
     sort::COMMANDS,
     string::COMMANDS,
+    string::bounded::COMMANDS,
     string::conditional::COMMANDS,
     bitmap::COMMANDS,
     bitmap::field::COMMANDS,

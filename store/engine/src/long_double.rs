@@ -23,11 +23,39 @@ pub struct LongDouble {
 impl LongDouble {
     /// Zero.
     pub const ZERO: LongDouble = LongDouble { negative: false, mantissa: 0, exponent: LEAST };
+    /// The largest finite one.
+    pub const LARGEST: LongDouble = LongDouble { negative: false, mantissa: u64::MAX, exponent: MOST };
+    /// The least finite one.
+    pub const LEAST: LongDouble = LongDouble { negative: true, ..LongDouble::LARGEST };
+    /// One.
+    pub const ONE: LongDouble = LongDouble { negative: false, mantissa: 1 << 63, exponent: -63 };
     const INFINITE: LongDouble = LongDouble { negative: false, mantissa: 1 << 63, exponent: MOST + 1 };
 
     /// Whether it is an infinity.
     pub fn is_infinite(self) -> bool {
         self.exponent > MOST
+    }
+
+    /// Whether it is less than zero.
+    pub fn is_negative(self) -> bool {
+        self.negative && self.mantissa != 0
+    }
+
+    /// The same with the other sign.
+    pub fn negated(self) -> LongDouble {
+        LongDouble { negative: !self.negative, ..self }
+    }
+
+    /// Which of them is larger.
+    pub fn compare(self, other: LongDouble) -> Ordering {
+        // Both parts grow with the magnitude: only the smallest numbers lack the top bit of the mantissa.
+        let magnitude = |number: LongDouble| (number.exponent, number.mantissa);
+        match (self.is_negative(), other.is_negative()) {
+            (false, true) => Ordering::Greater,
+            (true, false) => Ordering::Less,
+            (false, false) => magnitude(self).cmp(&magnitude(other)),
+            (true, true) => magnitude(other).cmp(&magnitude(self)),
+        }
     }
 
     /// Reads `text` as Redis' `string2ld` does: all that C's `strtold` takes, but no blanks, no NaN, nothing that

@@ -189,6 +189,7 @@ impl Names {
         let change = match command.name {
             "mset" | "setnx" | "msetnx" | "msetex" | "getset" | "setex" | "psetex" | "bitop" => "set",
             "incr" | "decr" | "decrby" => "incrby",
+            "increx" => either("byfloat", "incrbyfloat", "incrby"),
             "hmset" | "hsetnx" | "hsetex" => "hset",
             "hgetdel" => "hdel",
             // They remove fields whose time is over at once; that they are given times is said by themselves.

@@ -85,6 +85,11 @@ impl<'a> BlockingCall<'a> {
         narrowed
     }
 
+    /// For how long, in milliseconds, entries have to be pending that it claims, if it does.
+    pub fn claim_ms(&self) -> Option<u64> {
+        self.streams.as_ref().and_then(|wanted| wanted.claim_ms).map(i64::cast_unsigned)
+    }
+
     /// How long, in milliseconds; 0: for ever.
     pub fn timeout_ms(&self) -> Result<u64, CommandError> {
         if let Some(wanted) = &self.streams {
@@ -111,8 +116,14 @@ pub fn is_served_by(command: &Command, value: &Value) -> bool {
     matches!((command.group, value), (Group::List, Value::List(_)) | (Group::SortedSet, Value::ZSet(_)))
 }
 
+/// When the first entry of a stream that is pending can be claimed by a call that waits for it, in Unix milliseconds.
+pub fn claimable_ms(narrowed: Args<'_>, value: Option<&Value>) -> Option<i64> {
+    let Some(Value::Stream(stream)) = value else { return None };
+    Wanted::parse(narrowed).ok()?.claimable_ms(stream)
+}
+
 /// What this value, or none, means to a call that waits for a stream, as if it had named only that.
-pub fn verdict(narrowed: Args<'_>, value: Option<&Value>) -> Verdict {
+pub fn verdict(narrowed: Args<'_>, value: Option<&Value>, now_ms: u64) -> Verdict {
     let wanted = match Wanted::parse(narrowed) {
         Ok(wanted) => wanted,
         Err(error) => return Verdict::Refuse(error),
@@ -135,7 +146,8 @@ pub fn verdict(narrowed: Args<'_>, value: Option<&Value>) -> Verdict {
         },
         None => wanted.behind(0, Some(stream)).unwrap_or(Id::MAX),
     };
-    if stream.top_id() > behind { Verdict::Serve } else { Verdict::Wait }
+    let is_claimable = || wanted.claimable_ms(stream).is_some_and(|at| at <= now_ms.cast_signed());
+    if stream.top_id() > behind || is_claimable() { Verdict::Serve } else { Verdict::Wait }
 }
 
 /// What a script hears that lets a call of streams wait, as far as the call's words are right up to there.
@@ -154,6 +166,7 @@ pub fn refuse_in_script(command: &Command, args: Args<'_>) -> Result<(), Command
         }
         let goes_on = (more > 1 && cursor.flag("COUNT") && cursor.integer().is_ok())
             || (more > 2 && command.is_write() && cursor.flag("GROUP") && cursor.take(2).is_ok())
+            || (more > 1 && command.is_write() && cursor.flag("CLAIM") && cursor.integer().is_ok())
             || (command.is_write() && cursor.flag("NOACK"));
         if !goes_on {
             return Ok(());
@@ -229,7 +242,7 @@ mod tests {
         let verdict_of = |line: &str, key: &str| {
             let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
             let entry = bench.partition.databases[0].peek(key.as_bytes(), 0);
-            verdict(Args::new(&items), entry.map(|entry| &entry.value))
+            verdict(Args::new(&items), entry.map(|entry| &entry.value), bench.now_ms)
         };
         let refuse = |text| Verdict::Refuse(CommandError::new(text));
         let gone = "UNBLOCKED the stream key no longer exists";

@@ -446,7 +446,7 @@ impl Session {
         let waiting = self.waiting.clone();
         self.later(id, move |host| async move {
             let reply = match notify_only {
-                true => blocked.received().await,
+                true => blocked.received(clock).await,
                 false => blocked.reply(clock).await,
             };
             waiting.lock().waiters.remove(&id);

@@ -20,6 +20,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("zrank", "arity", "WITHSCORE is that of Redis 7.2"),
     ("zrevrank", "arity", "WITHSCORE is that of Redis 7.2"),
     ("client|kill", "arguments", "MAXAGE is that of Redis 7.4"),
+    ("xreadgroup", "arguments", "CLAIM is that of Redis 8.4"),
     ("xadd", "arguments", "KEEPREF and its kin are those of Redis 8.2"),
     ("xtrim", "arguments", "KEEPREF and its kin are those of Redis 8.2"),
     ("sort", "keys", "where STORE stands is known here"),

@@ -129,7 +129,54 @@ fn a_client_may_leave_no_trace_of_its_reads(on: Topology) {
     assert!(idle(&mut other) < 2);
 }
 
+fn counters_have_bounds(on: Topology) {
+    let server = on.start(&[]);
+    let mut client = server.client();
+    check(
+        &mut client,
+        &[
+            ("INCREX k EX 100 ENX", "[1, 1]"),
+            ("INCREX k BYINT 9 UBOUND 5 SATURATE EX 500 ENX", "[5, 4]"),
+            ("INCREX k UBOUND 5", "[5, 0]"),
+            ("TTL k", "100"),
+            ("INCREX k BYFLOAT 0.5 PERSIST", r#"["5.5", "0.5"]"#),
+            ("TTL k", "-1"),
+            ("INCREX k", "-ERR value is not an integer or out of range"),
+            ("INCREX k BYFLOAT 1 EXAT 1", r#"["6.5", "1"]"#),
+            ("EXISTS k", "0"),
+        ],
+    );
+}
+
+/// Also by those who wait: what others have read can be claimed after a time without a call.
+fn entries_are_claimed_when_they_are_read(on: Topology) {
+    let server = on.start(&[]);
+    let (mut client, mut other) = (server.client(), server.client());
+    check(
+        &mut client,
+        &[
+            ("XADD s 1-0 a 1", r#""1-0""#),
+            ("XGROUP CREATE s g 0", "+OK"),
+            ("XGROUP CREATE t g 0 MKSTREAM", "+OK"),
+            ("XREADGROUP GROUP g c CLAIM 100 STREAMS s >", r#"[["s", [["1-0", ["a", "1"], 0, 0]]]]"#),
+            ("XREADGROUP GROUP g d BLOCK 10 CLAIM 100000 STREAMS s >", "nil[]"),
+        ],
+    );
+    for streams in [&["s", ">"][..], &["t", "s", ">", ">"]] {
+        other.send(
+            [&["XREADGROUP", "GROUP", "g", "d", "BLOCK", "0", "CLAIM", "100", "STREAMS"], streams].concat(),
+        );
+        let heard = notation::reply(&other.read());
+        assert!(heard.starts_with(r#"[["s", [["1-0", ["a", "1"], 1"#), "{heard}");
+    }
+    check(&mut client, &[("XADD s 2-0 a 2", r#""2-0""#)]);
+    let reply = say(&mut client, "XREADGROUP GROUP g e COUNT 1 CLAIM 0 STREAMS s >");
+    assert!(reply.ends_with(", 3]]]]"), "{reply}");
+}
+
 over_nodes! {
+    counters_have_bounds,
+    entries_are_claimed_when_they_are_read,
     strings_change_on_conditions,
     readers_and_entries,
     keys_of_slots_are_counted,

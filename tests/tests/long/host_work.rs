@@ -53,6 +53,7 @@ const RECIPES: &[(&str, &str)] = &[
     ("incr", "c('INCR', 'number')"),
     ("incrby", "c('INCRBY', 'number', 7)"),
     ("incrbyfloat", "c('INCRBYFLOAT', 'number', 1.5)"),
+    ("increx", "c('INCREX', 'number', 'BYFLOAT', 1.5, 'UBOUND', 1e9)"),
     (
         "lcs",
         "c('SETRANGE', 'd', 0, megabyte:sub(1, 8000)) c('SETRANGE', 'e', 0, ('y'):rep(8000)) c('LCS', 'd', 'e', 'LEN')",

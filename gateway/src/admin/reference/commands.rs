@@ -41,6 +41,7 @@ const ADDED: &[(&str, &str)] = &[
     ("HPTTL", "as in Redis 7.4 and Valkey 9"),
     ("HSETEX", "as in Redis 8.0 and Valkey 9, which also has the options NX and XX of the key"),
     ("HTTL", "as in Redis 7.4 and Valkey 9: rounded to the nearest second, as in Valkey"),
+    ("INCREX", "as in Redis 8.8, with NX, XX and the texts of Valkey 9.2"),
     ("MSETEX", "as in Redis 8.4"),
     ("OBJECT STICKY", "whether a key is sticky"),
     ("SCRIPT FLAGS", "adds flags and options to those of a script"),
@@ -148,7 +149,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ),
     (
         "XREADGROUP",
-        "a blocked client goes on waiting if what came was trimmed or removed at once, where Redis answers with no entries",
+        "a blocked client goes on waiting if what came was trimmed or removed at once, where Redis answers with no entries. Has the option CLAIM, as in Redis 8.4; a blocked client looks at most every 20 ms for what it can claim",
     ),
     ("XTRIM", "has the options KEEPREF, DELREF and ACKED, as in Redis 8.2"),
     ("ZRANK", "has the option WITHSCORE, as in Redis 7.2"),

@@ -134,6 +134,10 @@ fn write_item(out: &mut Reply, item: Item<'_>) {
 /// Writes an entry: its ID, and its fields with their values.
 fn write_entry(out: &mut Reply, entry: StreamEntry<'_>) {
     out.array(2);
+    write_parts(out, entry);
+}
+
+fn write_parts(out: &mut Reply, entry: StreamEntry<'_>) {
     write_id(out, entry.id);
     out.array(2 * entry.len());
     for (name, value) in entry.pairs() {

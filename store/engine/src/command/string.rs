@@ -1,5 +1,6 @@
 //! Strings and counters.
 
+pub mod bounded;
 pub mod conditional;
 pub mod options;
 

@@ -2,13 +2,13 @@
 //! what ends the waiting of those that want to.
 
 use super::ids::id_of;
-use super::{STREAM, WRITES, shown, write_entries, write_entry, write_id};
+use super::{STREAM, WRITES, shown, write_entries, write_entry, write_id, write_parts};
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, KeyPart, flags};
 use crate::timeout::whole_timeout_ms;
 use crate::value::Stream;
-use crate::value::stream::Id;
-use crate::{Args, Ctx, Protocol};
+use crate::value::stream::{Id, StreamEntry};
+use crate::{Args, Ctx, Protocol, number};
 
 /// The rows of this chapter.
 pub static COMMANDS: &[Command] = &[
@@ -32,7 +32,8 @@ pub static COMMANDS: &[Command] = &[
         summary: "Returns new or pending entries of several streams for a consumer of a group. Blocks until \
                   there are some if BLOCK is given.",
         complexity: READ,
-        syntax: "GROUP=group_consumer(group consumer) COUNT=count:int? BLOCK=milliseconds:int? NOACK? STREAMS=streams(key... id...)",
+        syntax: "GROUP=group_consumer(group consumer) COUNT=count:int? BLOCK=milliseconds:int? \
+                 CLAIM=min-idle-time:int@8.4.0? NOACK? STREAMS=streams(key... id...)",
         run: read,
         ..WRITES
     },
@@ -60,13 +61,24 @@ pub struct Wanted<'a> {
     pub keys: &'a [&'a [u8]],
     ids: &'a [&'a [u8]],
     no_ack: bool,
+    /// For how long, in milliseconds, entries have been pending that are delivered again, as in Redis 8.4.
+    pub claim_ms: Option<i64>,
 }
 
 impl<'a> Wanted<'a> {
+    /// When the first entry that is pending in the group can be claimed, in Unix milliseconds.
+    pub fn claimable_ms(&self, stream: &Stream) -> Option<i64> {
+        let (idle_ms, (name, _)) = (self.claim_ms?, self.group?);
+        let pending = stream.group(name)?.pending(Id::MIN);
+        let held = pending.filter(|(id, _)| stream.get(*id).is_some());
+        held.map(|(_, pending)| pending.delivered_ms.saturating_add(idle_ms)).min()
+    }
+
     /// Reads a call, but for its IDs.
     pub fn parse(args: Args<'a>) -> Result<Wanted<'a>, CommandError> {
         let grouped = args.name().eq_ignore_ascii_case(b"xreadgroup");
         let (mut block_ms, mut count, mut group, mut no_ack) = (None, 0, None, false);
+        let mut claim_ms = None;
         let mut cursor = args.cursor(1);
         while !cursor.is_done() {
             let more = cursor.remaining() - 1;
@@ -86,7 +98,7 @@ impl<'a> Wanted<'a> {
                     return Err(CommandError::new("ERR Missing GROUP option for XREADGROUP"));
                 }
                 let (keys, ids) = rest.split_at(rest.len() / 2);
-                return Ok(Wanted { block_ms, count, group, keys_at, keys, ids, no_ack });
+                return Ok(Wanted { block_ms, count, group, keys_at, keys, ids, no_ack, claim_ms });
             } else if more > 1 && cursor.flag("GROUP") {
                 if !grouped {
                     return Err(CommandError::new(
@@ -94,6 +106,18 @@ impl<'a> Wanted<'a> {
                     ));
                 }
                 group = Some((cursor.bytes()?, cursor.bytes()?));
+            } else if more > 0 && cursor.flag("CLAIM") {
+                if !grouped {
+                    return Err(CommandError::new(
+                        "ERR The CLAIM option is only supported by XREADGROUP. You called XREAD instead.",
+                    ));
+                }
+                let idle = number::parse_i64(cursor.bytes()?)
+                    .ok_or(CommandError::new("ERR min-idle-time is not an integer"))?;
+                if idle < 0 {
+                    return Err(CommandError::new("ERR min-idle-time must be a positive integer"));
+                }
+                claim_ms = Some(idle);
             } else if cursor.flag("NOACK") {
                 if !grouped {
                     return Err(CommandError::new(
@@ -163,7 +187,8 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         let done = match wanted.group {
             None => read_alone(ctx, key, behind, wanted.count)?,
             Some((group, consumer)) => {
-                let reader = GroupReader { key, group, consumer, count: wanted.count, no_ack: wanted.no_ack };
+                let Wanted { count, no_ack, claim_ms, .. } = wanted;
+                let reader = GroupReader { key, group, consumer, count, no_ack, claim_ms };
                 if behind == NEW { reader.read_new(ctx)? } else { reader.read_again(ctx, behind)? }
             }
         };
@@ -198,6 +223,16 @@ fn read_alone(ctx: &mut Ctx<'_>, key: &[u8], behind: Id, count: usize) -> Result
     Ok(done)
 }
 
+/// Writes an entry; if something is known of its deliveries, with that: for how long it was pending, and how often it was
+/// delivered before.
+fn write_entry_and(out: &mut crate::Reply, entry: StreamEntry<'_>, known: Option<(i64, u64)>) {
+    let Some((idle, count)) = known else { return write_entry(out, entry) };
+    out.array(4);
+    write_parts(out, entry);
+    out.integer(idle);
+    out.integer(count.cast_signed());
+}
+
 /// A consumer at a stream that has its group.
 struct GroupReader<'a> {
     key: &'a [u8],
@@ -205,6 +240,7 @@ struct GroupReader<'a> {
     consumer: &'a [u8],
     count: usize,
     no_ack: bool,
+    claim_ms: Option<i64>,
 }
 
 impl GroupReader<'_> {
@@ -212,7 +248,22 @@ impl GroupReader<'_> {
         if self.count == 0 { usize::MAX } else { self.count }
     }
 
-    /// Whether there was something that nobody in the group had read.
+    /// The entries that have been pending for long enough, the longest first, with what is known of them.
+    fn claimable(&self, stream: &Stream, now_ms: i64) -> Vec<(Id, i64, u64)> {
+        let Some(min_idle_ms) = self.claim_ms else { return Vec::new() };
+        let group = stream.group(self.group).into_iter();
+        let pending = group.flat_map(|group| group.pending(Id::MIN));
+        let idle =
+            pending.map(|(id, pending)| (id, now_ms.saturating_sub(pending.delivered_ms), pending.count));
+        // Of those that are deleted there is nothing to return.
+        let ripe = idle.filter(|(id, idle, _)| *idle >= min_idle_ms && stream.get(*id).is_some());
+        let mut ripe: Vec<_> = ripe.collect();
+        ripe.sort_by_key(|(id, idle, _)| (-idle, *id));
+        ripe.truncate(self.most());
+        ripe
+    }
+
+    /// Whether there was something that nobody in the group had read, or that is claimed.
     fn read_new(&self, ctx: &mut Ctx<'_>) -> Result<bool, CommandError> {
         let (now_ms, work) = (ctx.now_ms.cast_signed(), ctx.work);
         let Some((mut stream, out)) = ctx.edit(self.key).existing_and_reply::<Stream>()? else {
@@ -220,28 +271,45 @@ impl GroupReader<'_> {
         };
         let Some(group) = stream.group(self.group) else { return Ok(false) };
         let (mut last_id, mut entries_read) = (group.last_id, group.entries_read);
-        let from = last_id.next().filter(|_| stream.top_id() > last_id);
-        let Some(from) = from else { return Ok(false) };
+        let claimed = self.claimable(&stream, now_ms);
+        let most = self.most() - claimed.len();
+        let from = last_id.next().filter(|_| stream.top_id() > last_id && most > 0);
+        if from.is_none() && claimed.is_empty() {
+            return Ok(false);
+        }
         stream.see(self.group, self.consumer, now_ms);
         write_key(out, self.key);
         let mut delivered = Vec::new();
         out.array_of(|out| {
-            for entry in work.over(stream.range(from, Id::MAX).take(self.most())) {
+            for (id, idle, count) in work.over(&claimed) {
+                stream
+                    .get(*id)
+                    .into_iter()
+                    .for_each(|entry| write_entry_and(out, entry, Some((*idle, *count))));
+            }
+            let known = self.claim_ms.map(|_| (0, 0));
+            let new = from.into_iter().flat_map(|from| stream.range(from, Id::MAX)).take(most);
+            for entry in work.over(new) {
                 last_id = entry.id;
                 entries_read = match entries_read {
                     Some(read) if !stream.has_tombstone_from(last_id) => read.checked_add(1),
                     _ if stream.meta().entries_added > 0 => stream.added_up_to(last_id),
                     other => other,
                 };
-                write_entry(out, entry);
+                write_entry_and(out, entry, known);
                 delivered.push(last_id);
                 if out.is_over_limit() {
                     break;
                 }
             }
-            delivered.len()
+            claimed.len() + delivered.len()
         });
-        stream.set_group(self.group, last_id, entries_read);
+        for (id, _, count) in work.over(claimed) {
+            stream.deliver(self.group, id, self.consumer, now_ms, count.wrapping_add(1));
+        }
+        if !delivered.is_empty() {
+            stream.set_group(self.group, last_id, entries_read);
+        }
         if !self.no_ack {
             for id in work.over(delivered) {
                 stream.deliver(self.group, id, self.consumer, now_ms, 1);

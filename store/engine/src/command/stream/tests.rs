@@ -191,3 +191,55 @@ fn a_radix_tree_of_redis_has_so_many_nodes() {
         assert_eq!(nodes(&mut bench).as_deref(), Some(wanted), "{id}");
     }
 }
+
+/// From `XREADGROUP CLAIM` in Redis' `tests/unit/type/stream-cgroups.tcl`.
+#[test]
+fn what_has_been_pending_for_long_is_delivered_again() {
+    let mut bench = Bench::new();
+    for line in ["XADD s 1-0 f v", "XADD s 2-0 f v", "XADD s 3-0 f v", "XGROUP CREATE s g 0"] {
+        bench.run(line);
+    }
+    bench.expect(
+        "XREADGROUP GROUP g c CLAIM 50 COUNT 1 STREAMS s >",
+        "*1 *2 $1 s *1 *4 $3 1-0 *2 $1 f $1 v :0 :0",
+    );
+    bench.now_ms += 10;
+    bench.run("XREADGROUP GROUP g c COUNT 1 STREAMS s >");
+    bench.now_ms += 45;
+    bench.expect(
+        "XREADGROUP GROUP g d CLAIM 50 COUNT 2 NOACK STREAMS s >",
+        "*1 *2 $1 s *2 *4 $3 1-0 *2 $1 f $1 v :55 :1 *4 $3 3-0 *2 $1 f $1 v :0 :0",
+    );
+    bench.expect("XPENDING s g - + 9", "*2 *4 $3 1-0 $1 d :0 :2 *4 $3 2-0 $1 c :45 :1");
+    bench.expect("XREADGROUP GROUP g d CLAIM 50 STREAMS s >", "*-1");
+    bench.now_ms += 60;
+    // The one that waits the longest comes first; of those that were deleted there is nothing to tell.
+    bench.run("XADD s 4-0 f v");
+    bench.expect(
+        "XREADGROUP GROUP g e COUNT 2 CLAIM 50 STREAMS s >",
+        "*1 *2 $1 s *2 *4 $3 2-0 *2 $1 f $1 v :105 :1 *4 $3 1-0 *2 $1 f $1 v :60 :2",
+    );
+    bench.run("XDEL s 1-0");
+    bench.expect(
+        "XREADGROUP GROUP g e CLAIM 0 STREAMS s >",
+        "*1 *2 $1 s *2 *4 $3 2-0 *2 $1 f $1 v :0 :2 *4 $3 4-0 *2 $1 f $1 v :0 :0",
+    );
+    // History is told as ever.
+    bench.expect(
+        "XREADGROUP GROUP g e CLAIM 1000 COUNT 1 STREAMS s 1-0",
+        "*1 *2 $1 s *1 *2 $3 2-0 *2 $1 f $1 v",
+    );
+    bench.check_roll_back(&["XREADGROUP GROUP g z CLAIM 0 STREAMS s >"]);
+    for (words, wanted) in [
+        ("CLAIM x", "-ERR min-idle-time is not an integer"),
+        ("CLAIM -0", "-ERR min-idle-time is not an integer"),
+        ("CLAIM -5", "-ERR min-idle-time must be a positive integer"),
+        ("CLAIM", "-ERR min-idle-time is not an integer"),
+    ] {
+        bench.expect(&format!("XREADGROUP GROUP g e {words} STREAMS s >"), wanted);
+    }
+    bench.expect(
+        "XREAD CLAIM 5 STREAMS s 0",
+        "-ERR The CLAIM option is only supported by XREADGROUP. You called XREAD instead.",
+    );
+}

@@ -170,9 +170,8 @@ impl Author<'_> {
             "score" | "weight" => chance.pick(&["1", "2.5", "-1", "0", "inf"]).into(),
             "min" | "max" => chance.pick(&["-inf", "+inf", "0", "(1", "2", "[a", "(c", "-", "+"]).into(),
             "type" => chance.pick(&["list", "string"]).into(),
-            "increment" | "decrement" | "index" | "count" | "start" | "stop" | "end" | "rank" => {
-                number(chance, -4, 8)
-            }
+            "integer" | "float" | "lowerbound" | "upperbound" | "increment" | "decrement" | "index"
+            | "count" | "start" | "stop" | "end" | "rank" => number(chance, -4, 8),
             "offset" | "limit" | "len" | "num-matches" | "min-match-len" => number(chance, 0, 40),
             "ifdeq-digest" | "ifdne-digest" => {
                 chance.pick(&["e6c632b61e964e1f", "0000000000000000", "1"]).into()
