@@ -43,15 +43,15 @@ pub struct Preview {
 }
 
 impl Preview {
-    pub(crate) fn of(entry: &Entry) -> Preview {
+    pub(crate) fn of(entry: &Entry, now_ms: u64) -> Preview {
         let cut = |bytes: &[u8]| bytes[..bytes.len().min(MOST_BYTES)].to_vec();
         let pairs = |first: &[u8], second: &[u8]| [cut(first), cut(second)];
         let (length, elements): (usize, Vec<Vec<u8>>) = match &entry.value {
             Value::String(text) => (text.len(), vec![cut(&text.as_bytes())]),
             Value::List(list) => (list.len(), list.iter_from(0).take(MOST_ELEMENTS).map(cut).collect()),
             Value::Hash(hash) => {
-                let fields = hash.iter().take(MOST_ELEMENTS);
-                (hash.len(), fields.flat_map(|(field, value)| pairs(field, value)).collect())
+                let fields = hash.live(now_ms).iter().take(MOST_ELEMENTS);
+                (hash.live(now_ms).len(), fields.flat_map(|(field, value)| pairs(field, value)).collect())
             }
             Value::Set(set) => {
                 (set.len(), set.iter().take(MOST_ELEMENTS).map(|member| cut(&member)).collect())
@@ -175,6 +175,6 @@ impl LocalTransaction {
     /// What is under a key that this transaction has locked.
     fn preview(&self, db: usize, key: &[u8]) -> Option<Preview> {
         let shard = self.node.shard(self.node.shard_of(key)).lock();
-        shard.partition.databases[db].peek(key, self.now_ms).map(Preview::of)
+        shard.partition.databases[db].peek(key, self.now_ms).map(|entry| Preview::of(entry, self.now_ms))
     }
 }

@@ -70,7 +70,7 @@ impl DistributedTransaction {
 
     /// What is under a key whose value is here.
     fn preview(&self, db: usize, key: &[u8]) -> Option<Preview> {
-        self.copies.databases[db].peek(key, self.now_ms).map(Preview::of)
+        self.copies.databases[db].peek(key, self.now_ms).map(|entry| Preview::of(entry, self.now_ms))
     }
 
     /// Where everything is locked commands are run on the nodes, and parts are parts of their transactions.
