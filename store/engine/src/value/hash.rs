@@ -1,10 +1,11 @@
 //! Hashes: packed while they are small, then a table. Either way fields have positions, in the order they came: a
 //! random field and a scan need them, and they do not change with the form.
 //!
-//! A hash some of whose fields expire is a table, however small. A field whose time is over stays until somebody takes
-//! it: who reads for a client asks [`Hash::live`].
+//! If fields expire, their times stand beside that. A field whose time is over stays until somebody takes it: who reads
+//! for a client asks [`Hash::live`].
 
 mod expiries;
+mod few;
 mod large;
 mod table;
 
@@ -13,8 +14,10 @@ use std::num::NonZeroU64;
 
 use super::form::{Form, Limit};
 use super::packed::{Packed, room};
+use crate::size::allocated;
 use expiries::Expiries;
-use large::Large;
+use few::Few;
+use large::{Expiring, Large};
 use table::{HashTable, ORDERED_UP_TO};
 
 /// Measured: HGET took 0.6 of the time that it takes in a table with 6 fields, and 1.3 of it with 100.
@@ -52,12 +55,69 @@ fn find_field<'a>(row: &'a Packed, wanted: &[u8]) -> Option<FieldAt<'a>> {
     None
 }
 
+/// How the fields are kept.
+enum View<'a> {
+    Row(&'a Packed),
+    Table(&'a HashTable),
+}
+
+/// A row as it is changed, with the times beside it if fields expire.
+enum RowMut<'a> {
+    Plain(&'a mut Packed),
+    Few(&'a mut Few),
+}
+
+impl RowMut<'_> {
+    fn row(&mut self) -> &mut Packed {
+        match self {
+            RowMut::Plain(row) => row,
+            RowMut::Few(few) => &mut few.row,
+        }
+    }
+
+    /// Puts a field that does not expire to this position, if the row may hold it.
+    fn put(&mut self, position: usize, field: &[u8], value: &[u8]) -> bool {
+        let row = self.row();
+        let may = LIMIT.allows(row.len() / 2 + 1, row.room() + room(field.len()) + room(value.len()));
+        if may {
+            let at = row.offset(2 * position);
+            row.splice(at..at, 0, &[field, value]);
+            if let RowMut::Few(few) = self {
+                few.came(position);
+            }
+        }
+        may
+    }
+}
+
 impl Hash {
+    #[inline]
+    fn view(&self) -> View<'_> {
+        match &self.0 {
+            Form::Packed(row) => View::Row(row),
+            Form::Large(large) => match &**large {
+                Large::Lasting(table) => View::Table(table),
+                Large::Expiring(expiring) => View::Table(&expiring.table),
+                Large::Few(few) => View::Row(&few.row),
+            },
+        }
+    }
+
+    fn row_mut(&mut self) -> Option<RowMut<'_>> {
+        match &mut self.0 {
+            Form::Packed(row) => Some(RowMut::Plain(row)),
+            Form::Large(large) => match &mut **large {
+                Large::Few(few) => Some(RowMut::Few(few)),
+                Large::Lasting(_) | Large::Expiring(_) => None,
+            },
+        }
+    }
+
     /// Number of fields, those included whose time is over.
     pub fn len(&self) -> usize {
-        match &self.0 {
-            Form::Packed(row) => row.len() / 2,
-            Form::Large(large) => large.table().len(),
+        match self.view() {
+            View::Row(row) => row.len() / 2,
+            View::Table(table) => table.len(),
         }
     }
 
@@ -68,17 +128,17 @@ impl Hash {
 
     /// The value of `field`.
     pub fn get(&self, field: &[u8]) -> Option<&[u8]> {
-        match &self.0 {
-            Form::Packed(row) => find_field(row, field).map(|found| found.value),
-            Form::Large(large) => large.table().get(field),
+        match self.view() {
+            View::Row(row) => find_field(row, field).map(|found| found.value),
+            View::Table(table) => table.get(field),
         }
     }
 
     /// Position and value of `field`.
     pub fn find(&self, field: &[u8]) -> Option<(usize, &[u8])> {
-        match &self.0 {
-            Form::Packed(row) => find_field(row, field).map(|found| (found.position, found.value)),
-            Form::Large(large) => large.table().find(field),
+        match self.view() {
+            View::Row(row) => find_field(row, field).map(|found| (found.position, found.value)),
+            View::Table(table) => table.find(field),
         }
     }
 
@@ -89,180 +149,262 @@ impl Hash {
 
     /// Field and value at a position below [`Hash::len`].
     pub fn at(&self, at: usize) -> Option<(&[u8], &[u8])> {
-        match &self.0 {
-            Form::Packed(row) => {
+        match self.view() {
+            View::Row(row) => {
                 let (field, next) = row.read((at < self.len()).then(|| row.offset(2 * at))?);
                 Some((field, row.read(next).0))
             }
-            Form::Large(large) => large.table().at(at),
+            View::Table(table) => table.at(at),
         }
     }
 
     /// All fields with their values.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
-        match &self.0 {
-            Form::Packed(row) => Form::Packed(row.all_pairs()),
-            Form::Large(large) => Form::Large(large.table().iter()),
+        match self.view() {
+            View::Row(row) => Form::Packed(row.all_pairs()),
+            View::Table(table) => Form::Large(table.iter()),
         }
     }
 
     /// What clients see at this time.
     pub fn live(&self, now_ms: u64) -> Live<'_> {
-        let expiries = self.expiries().filter(|expiries| expiries.may_be_due(now_ms));
-        Live { hash: self, expiries, now_ms }
-    }
-
-    fn expiries(&self) -> Option<&Expiries> {
-        match &self.0 {
-            Form::Packed(_) => None,
-            Form::Large(large) => large.expiries(),
-        }
+        let may_be_due = self.first_expiry().is_some_and(|at| at.get() <= now_ms);
+        Live { hash: self, may_be_due, now_ms }
     }
 
     /// How many fields have a time at which they expire.
     pub fn expiring(&self) -> usize {
-        self.expiries().map_or(0, Expiries::len)
+        let Form::Large(large) = &self.0 else { return 0 };
+        match &**large {
+            Large::Lasting(_) => 0,
+            Large::Expiring(expiring) => expiring.expiries.len(),
+            Large::Few(few) => few.times().count(),
+        }
     }
 
     /// Whether some field has a time at which it expires.
     pub fn is_expiring(&self) -> bool {
-        self.expiries().is_some()
+        matches!(&self.0, Form::Large(large) if !matches!(**large, Large::Lasting(_)))
     }
 
     /// When `field` expires, in Unix milliseconds.
     pub fn expiry(&self, field: &[u8]) -> Option<NonZeroU64> {
-        self.expiries()?.get(field)
+        let Form::Large(large) = &self.0 else { return None };
+        match &**large {
+            Large::Lasting(_) => None,
+            Large::Expiring(expiring) => expiring.expiries.get(field),
+            Large::Few(few) => few.time(find_field(&few.row, field)?.position),
+        }
     }
 
     /// A time before which no field expires, if any does.
     pub fn first_expiry(&self) -> Option<NonZeroU64> {
-        self.expiries()?.first()
+        let Form::Large(large) = &self.0 else { return None };
+        match &**large {
+            Large::Lasting(_) => None,
+            Large::Expiring(expiring) => expiring.expiries.first(),
+            Large::Few(few) => few.first(),
+        }
     }
 
     /// Whether `field` is there although its time is over.
     pub fn is_overdue(&self, field: &[u8], now_ms: u64) -> bool {
-        self.expiries().is_some_and(|expiries| expiries.is_due(field, now_ms))
+        self.expiry(field).is_some_and(|at| at.get() <= now_ms)
     }
 
-    /// Bytes on the heap.
+    /// How many fields are.
+    fn count_due(&self, now_ms: u64) -> usize {
+        let Form::Large(large) = &self.0 else { return 0 };
+        match &**large {
+            Large::Lasting(_) => 0,
+            Large::Expiring(expiring) => expiring.expiries.count_due(now_ms),
+            Large::Few(few) => few.times().filter(|at| at.get() <= now_ms).count(),
+        }
+    }
+
+    /// Bytes on the heap, by what is held and not by its form.
     pub fn bytes(&self) -> usize {
-        match &self.0 {
-            Form::Packed(row) => row.bytes(),
-            Form::Large(large) if large.expiries().is_some() => large.bytes(),
-            Form::Large(large) => {
-                LIMIT.bytes(large.table().len(), large.table().weight.room, || large.bytes())
-            }
-        }
-    }
-
-    /// The large form, made if need be.
-    fn enlarge(&mut self) -> &mut Large {
-        if let Form::Packed(row) = &self.0 {
-            let mut table = HashTable::default();
-            row.all_pairs().for_each(|(field, value)| _ = table.insert(field, value));
-            self.0 = Form::Large(Box::new(Large::Lasting(table)));
-        }
-        match &mut self.0 {
+        let large = match &self.0 {
+            Form::Packed(row) => return row.bytes(),
             Form::Large(large) => large,
-            Form::Packed(_) => unreachable!("it was made large above"),
+        };
+        let few = |len, room| allocated(size_of::<Large>()) + Few::bytes(len, room);
+        match &**large {
+            Large::Lasting(table) => LIMIT.bytes(table.len(), table.weight.room, || table.bytes()),
+            Large::Expiring(expiring) => {
+                let (len, room) = (expiring.table.len(), expiring.table.weight.room);
+                if LIMIT.allows(len, room) { few(len, room) } else { expiring.bytes() }
+            }
+            Large::Few(held) => few(held.row.len() / 2, held.row.room()),
         }
     }
 
-    /// Packs a large form that is `small` enough, unless fields expire.
-    fn pack_if(&mut self, small: impl FnOnce(&HashTable) -> bool) {
-        if let Form::Large(large) = &self.0
-            && large.expiries().is_none()
-            && small(large.table())
-        {
-            let elements: Vec<&[u8]> =
-                large.table().iter().flat_map(|(field, value)| [field, value]).collect();
-            self.0 = Form::Packed(Packed::of(&elements));
+    /// The table, made if need be.
+    fn enlarge(&mut self) -> &mut HashTable {
+        if let View::Row(row) = self.view() {
+            let mut table = HashTable::default();
+            let mut expiries = Expiries::default();
+            for (position, (field, value)) in row.all_pairs().enumerate() {
+                table.insert(field, value);
+                if let Form::Large(large) = &self.0
+                    && let Large::Few(few) = &**large
+                    && let Some(at) = few.time(position)
+                {
+                    expiries.set(field, at);
+                }
+            }
+            let large = match expiries.is_empty() {
+                true => Large::Lasting(table),
+                false => Large::Expiring(Box::new(Expiring { table, expiries })),
+            };
+            self.0 = Form::Large(Box::new(large));
         }
+        let Form::Large(large) = &mut self.0 else { unreachable!("it was made large above") };
+        match &mut **large {
+            Large::Lasting(table) => table,
+            Large::Expiring(expiring) => &mut expiring.table,
+            Large::Few(_) => unreachable!("it was made a table above"),
+        }
+    }
+
+    /// Makes a table that is `small` enough a row.
+    fn pack_if(&mut self, small: impl FnOnce(&HashTable) -> bool) {
+        let View::Table(table) = self.view() else { return };
+        if !small(table) {
+            return;
+        }
+        let elements: Vec<&[u8]> = table.iter().flat_map(|(field, value)| [field, value]).collect();
+        let row = Packed::of(&elements);
+        if !self.is_expiring() {
+            self.0 = Form::Packed(row);
+            return;
+        }
+        let mut few = Few::new(row);
+        for (position, (field, _)) in table.iter().enumerate() {
+            few.set(position, self.expiry(field));
+        }
+        self.0 = Form::Large(Box::new(Large::Few(Box::new(few))));
     }
 
     /// Sets `field`, which does not expire then; whether it was new.
     pub(crate) fn insert(&mut self, field: &[u8], value: &[u8]) -> bool {
-        let Form::Packed(row) = &mut self.0 else {
+        if self.is_expiring() {
             self.set_expiry(field, None);
-            return match &mut self.0 {
-                Form::Packed(_) => self.insert(field, value),
-                Form::Large(large) => large.table_mut().insert(field, value),
-            };
-        };
+        }
+        let Some(mut held) = self.row_mut() else { return self.enlarge().insert(field, value) };
+        let row = held.row();
         match find_field(row, field) {
             Some(FieldAt { value_at, end, .. }) if LIMIT.allows(0, row.room() + room(value.len())) => {
                 row.splice(value_at..end, 1, &[value]);
                 false
             }
-            None if LIMIT.allows(row.len() / 2 + 1, row.room() + room(field.len()) + room(value.len())) => {
-                let end = row.end();
-                row.splice(end..end, 0, &[field, value]);
-                true
+            None => {
+                let position = row.len() / 2;
+                held.put(position, field, value) || self.enlarge().insert(field, value)
             }
-            _ => self.enlarge().table_mut().insert(field, value),
+            Some(_) => self.enlarge().insert(field, value),
         }
     }
 
     /// Says when `field`, which must be there, expires.
     pub(crate) fn set_expiry(&mut self, field: &[u8], at: Option<NonZeroU64>) {
-        match at {
-            Some(at) => self.enlarge().expiries_made().set(field, at),
-            None => {
-                let Form::Large(large) = &mut self.0 else { return };
-                if let Some(expiries) = large.expiries_mut()
-                    && expiries.clear(field).is_some()
-                {
-                    self.settle();
+        if let Form::Packed(row) = &mut self.0 {
+            if at.is_none() {
+                return;
+            }
+            let few = Few::new(std::mem::take(row));
+            self.0 = Form::Large(Box::new(Large::Few(Box::new(few))));
+        }
+        let Form::Large(large) = &mut self.0 else { return };
+        if let (Large::Lasting(table), true) = (&mut **large, at.is_some()) {
+            let table = std::mem::take(table);
+            **large = Large::Expiring(Box::new(Expiring { table, expiries: Expiries::default() }));
+        }
+        match (&mut **large, at) {
+            (Large::Few(few), at) => {
+                if let Some(found) = find_field(&few.row, field) {
+                    let position = found.position;
+                    few.set(position, at);
                 }
             }
+            (Large::Expiring(expiring), Some(at)) => expiring.expiries.set(field, at),
+            (Large::Expiring(expiring), None) => _ = expiring.expiries.clear(field),
+            (Large::Lasting(_), _) => {}
+        }
+        if at.is_none() {
+            self.settle();
         }
     }
 
     /// Times have gone: if they were the last ones, the hash is what it would be without any.
     fn settle(&mut self) {
-        if let Form::Large(large) = &mut self.0 {
-            large.settle();
-            self.pack_if(|table| LIMIT.allows(table.len(), table.weight.room));
+        let Form::Large(large) = &mut self.0 else { return };
+        match &mut **large {
+            Large::Few(few) if few.first().is_none() => self.0 = Form::Packed(std::mem::take(&mut few.row)),
+            Large::Expiring(expiring) if expiring.expiries.is_empty() => {
+                **large = Large::Lasting(std::mem::take(&mut expiring.table));
+                self.pack_if(|table| LIMIT.allows(table.len(), table.weight.room));
+            }
+            _ => {}
         }
     }
 
     /// Removes `field`; whether it was there.
     pub(crate) fn remove(&mut self, field: &[u8]) -> bool {
-        self.set_expiry(field, None);
-        match &mut self.0 {
-            Form::Packed(row) => {
-                let Some(FieldAt { at, end, .. }) = find_field(row, field) else { return false };
-                row.splice(at..end, 2, &[]);
-                true
-            }
-            Form::Large(large) => {
-                let removed = large.table_mut().remove(field);
-                self.pack_if(|table| LIMIT.calls_back(table.len(), table.weight.room));
-                removed
-            }
+        if self.is_expiring() {
+            self.set_expiry(field, None);
         }
+        let Some(mut held) = self.row_mut() else {
+            let removed = self.enlarge().remove(field);
+            self.pack_if(|table| LIMIT.calls_back(table.len(), table.weight.room));
+            return removed;
+        };
+        let row = held.row();
+        let Some(FieldAt { position, at, end, .. }) = find_field(row, field) else { return false };
+        row.splice(at..end, 2, &[]);
+        if let RowMut::Few(few) = held {
+            few.left(position);
+        }
+        true
     }
 
     /// Takes fields whose time is over away, with their times, from one place where there may be some: a bounded
     /// number of them. `None`: there is no such place.
     pub(crate) fn take_due(&mut self, now_ms: u64) -> Option<Vec<(Box<[u8]>, NonZeroU64)>> {
         let Form::Large(large) = &mut self.0 else { return None };
-        let taken = large.expiries_mut()?.take_due(now_ms)?;
-        taken.iter().for_each(|(field, _)| _ = large.table_mut().remove(field));
+        let taken = match &mut **large {
+            Large::Lasting(_) => return None,
+            Large::Expiring(expiring) => {
+                let taken = expiring.expiries.take_due(now_ms)?;
+                taken.iter().for_each(|(field, _)| _ = expiring.table.remove(field));
+                taken
+            }
+            Large::Few(few) => {
+                few.first().filter(|first| first.get() <= now_ms)?;
+                let pairs = few.row.all_pairs().enumerate();
+                let due = pairs.filter_map(|(position, (field, _))| {
+                    Some((field.into(), few.time(position).filter(|at| at.get() <= now_ms)?))
+                });
+                let due: Vec<(Box<[u8]>, NonZeroU64)> = due.collect();
+                for (field, _) in &due {
+                    if let Some(FieldAt { position, at, end, .. }) = find_field(&few.row, field) {
+                        few.row.splice(at..end, 2, &[]);
+                        few.left(position);
+                    }
+                }
+                due
+            }
+        };
         self.settle();
+        self.pack_if(|table| LIMIT.calls_back(table.len(), table.weight.room));
         Some(taken)
     }
 
     /// Takes a removal from position `at` back, to the place: the inverse of [`Hash::remove`].
     pub(crate) fn restore(&mut self, at: usize, field: Box<[u8]>, value: Box<[u8]>) {
-        match &mut self.0 {
-            Form::Packed(row)
-                if LIMIT.allows(row.len() / 2 + 1, row.room() + room(field.len()) + room(value.len())) =>
-            {
-                let at = row.offset(2 * at);
-                row.splice(at..at, 0, &[&field, &value]);
-            }
-            _ => self.enlarge().table_mut().restore(at, field, value),
+        let is_put = self.row_mut().is_some_and(|mut row| row.put(at, &field, &value));
+        if !is_put {
+            self.enlarge().restore(at, field, value);
         }
     }
 }
@@ -271,25 +413,25 @@ impl Hash {
 #[derive(Clone, Copy)]
 pub struct Live<'h> {
     hash: &'h Hash,
-    /// If something may have expired.
-    expiries: Option<&'h Expiries>,
+    /// Whether something may have expired.
+    may_be_due: bool,
     now_ms: u64,
 }
 
 impl<'h> Live<'h> {
     fn shows(&self, field: &[u8]) -> bool {
-        self.expiries.is_none_or(|expiries| !expiries.is_due(field, self.now_ms))
+        !self.may_be_due || !self.hash.is_overdue(field, self.now_ms)
     }
 
     /// Whether all fields that the hash holds are seen for certain.
     pub fn is_all(&self) -> bool {
-        self.expiries.is_none()
+        !self.may_be_due
     }
 
     /// Number of fields. Looks at all that expire if some of them may have.
     #[allow(clippy::len_without_is_empty)] // asked only for how many follow
     pub fn len(&self) -> usize {
-        self.hash.len() - self.expiries.map_or(0, |expiries| expiries.count_due(self.now_ms))
+        self.hash.len() - if self.may_be_due { self.hash.count_due(self.now_ms) } else { 0 }
     }
 
     /// The value of `field`.

@@ -45,21 +45,8 @@ impl Expiries {
         NonZeroU64::new(self.due.first()).filter(|_| !self.is_empty())
     }
 
-    /// Whether some field may have expired.
-    pub fn may_be_due(&self, now_ms: u64) -> bool {
-        self.due.first() <= now_ms
-    }
-
-    /// Whether `field` has expired.
-    pub fn is_due(&self, field: &[u8], now_ms: u64) -> bool {
-        self.get(field).is_some_and(|at| at.get() <= now_ms)
-    }
-
     /// How many fields have expired.
     pub fn count_due(&self, now_ms: u64) -> usize {
-        if !self.may_be_due(now_ms) {
-            return 0;
-        }
         self.times.values().filter(|at| at.get() <= now_ms).count()
     }
 
