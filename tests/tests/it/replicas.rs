@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tests::cluster::{Member, TestCluster, found};
-use tests::{Client, Value};
+use tests::{Client, Value, notation, wait_until};
 
 /// Counts in two keys of different groups, together.
 const BOTH: &str =
@@ -174,4 +174,29 @@ fn only_processes_without_data_become_a_cluster() {
     // The two that were founded wait for the third: the same command again adds it, with any address that was named.
     refused("3", &[addresses[0], addresses[1], other.address()], "this process belongs to the cluster");
     gateway.kill();
+}
+
+/// Whoever leads knows when fields expire, and which have done so.
+#[test]
+fn fields_expire_in_all_replicas() {
+    let mut cluster = TestCluster::start_replicated(3, 1);
+    let keys: Vec<String> = (0..3).map(|store| cluster.key(store, "hash")).collect();
+    let mut client = cluster.client(0);
+    for key in &keys {
+        client.call(["HSETEX", key, "PXAT", "4102444800000", "FIELDS", "2", "a", "1", "b", "2"]);
+        client.call(["HPERSIST", key, "FIELDS", "1", "b"]);
+        client.call(["HSETEX", key, "PX", "20", "FIELDS", "1", "gone", "3"]);
+        wait_until("it expires", || client.call(["HLEN", key]) == Value::Integer(2));
+    }
+    for at in 0..3 {
+        cluster.stores[at].kill();
+        goes_on(&cluster);
+        for key in &keys {
+            let times = cluster.client(0).call(["HPEXPIRETIME", key, "FIELDS", "3", "a", "b", "gone"]);
+            assert_eq!(notation::reply(&times), "[4102444800000, -1, -2]", "without {at}");
+            assert_eq!(cluster.client(0).call(["HLEN", key]), Value::Integer(2));
+        }
+        cluster.stores[at].start();
+        goes_on(&cluster);
+    }
 }
