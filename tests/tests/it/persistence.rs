@@ -39,6 +39,8 @@ const QUESTIONS: &[&str] = &[
     "XRANGE big-stream 700 701",
     "HLEN big-hash",
     "HGET big-hash field77",
+    "HPEXPIRETIME hash FIELDS 2 f1 f2",
+    "HPEXPIRETIME big-hash FIELDS 2 field77 field78",
     "DBSIZE",
     "SCRIPT EXISTS 4e6d8fc8bb01276962cce5371fa795a7763657ae e0e1f9fabfc9d4800c877a703b823ac0578ff8db",
     "SCRIPT FLAGS 4e6d8fc8bb01276962cce5371fa795a7763657ae",
@@ -66,6 +68,7 @@ fn fill(server: &TestServer) {
         "LREM list 1 b",
         "HSET hash f1 v1 f2 v2",
         "HDEL hash f1",
+        "HPEXPIREAT hash 4102444800000 FIELDS 1 f2",
         "SADD one member",
         "ZADD zset 1.5 m 2 n",
         "ZINCRBY zset 1 m",
@@ -96,6 +99,7 @@ fn fill(server: &TestServer) {
         &["big-hash"],
         &[],
     );
+    client.run("HPEXPIREAT big-hash 4102444800001 FIELDS 2 field76 field77");
     client.eval(
         "for i = 1, 1000 do redis.call('xadd', KEYS[1], i .. '-0', 'field', 'value ' .. i) end
         redis.call('xgroup', 'create', KEYS[1], 'group', '5')

@@ -377,6 +377,9 @@ fn fill(client: &mut Client) -> Vec<&'static str> {
         "HSET pair f v",
         "ZADD scored 1.5 a -inf b",
         "PEXPIREAT hash 99999999999999",
+        "HPEXPIREAT hash 88888888888888 FIELDS 3 5 6 3999",
+        "HSETEX expiring PXAT 88888888888888 FIELDS 2 f v g w",
+        "HPERSIST expiring FIELDS 1 f",
         "STICK list",
         "XGROUP CREATE stream all 0",
         "XGROUP CREATE stream late $ ENTRIESREAD 100",
@@ -394,7 +397,7 @@ fn fill(client: &mut Client) -> Vec<&'static str> {
     }
     vec![
         "text", "list", "hash", "set", "numbers", "zset", "counted", "stream", "number", "sticky", "fades",
-        "few", "pair", "scored", "emptied",
+        "few", "pair", "expiring", "scored", "emptied",
     ]
 }
 
