@@ -1,6 +1,7 @@
 //! Store nodes and gateways as processes that can be killed and started again, each where it was.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 
 use resp::Value;
 use store_engine::slot;
@@ -119,6 +120,11 @@ impl Member {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// The directory of its data.
+    pub fn data_dir(&self) -> &Path {
+        self.dir.as_ref().expect("it has one").path()
     }
 
     /// Starts it, and waits until it is ready.

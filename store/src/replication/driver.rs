@@ -21,7 +21,7 @@ use tokio::sync::{oneshot, watch};
 use super::entry;
 use super::group_id::GroupId;
 use super::log_disk::LogDisk;
-use crate::journal::{DiskError, GroupCommit, boot_ms};
+use crate::journal::{DiskError, GroupCommit, boot_ms, fail_point};
 use crate::node::Node;
 use crate::random::random;
 
@@ -563,7 +563,8 @@ impl Driven {
     /// Drops entries that the node has on its own disk and all other replicas have, or all if they take too much room.
     fn shorten(&mut self) -> Vec<consensus::LogChange> {
         let log = self.replica.log();
-        let most = if log.bytes() > LOG_BYTES { u64::MAX } else { self.replica.matched_by_all() };
+        let log_bytes = fail_point::number("log-bytes").map_or(LOG_BYTES, |bytes| bytes as usize);
+        let most = if log.bytes() > log_bytes { u64::MAX } else { self.replica.matched_by_all() };
         let first = log.before().index + 1;
         let held = log.committed(first, LOOK_BYTES).unwrap_or_default();
         let is_durable = |entry: &&consensus::Committed| {

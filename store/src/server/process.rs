@@ -362,7 +362,12 @@ async fn fetch(shared: Arc<Shared>, name: String, dir: PathBuf) -> Result<Copied
         cluster: shared.founding.groups.cluster,
         group: replica.info.id.0,
     };
-    replica_copy::receive(Source { address: address.to_owned(), credentials, request }, dir).await
+    let source = Source { address: address.to_owned(), credentials, request };
+    let copied = replica_copy::receive(source, dir).await?;
+    (shared.settings.warn)(&format!(
+        "this process lacked data of the group {name}: it was copied from {address}"
+    ));
+    Ok(copied)
 }
 
 /// Serves a group for as long as this process leads it.

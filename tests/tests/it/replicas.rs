@@ -137,6 +137,93 @@ fn all_is_there_after_all_were_killed() {
     assert!(told.counts.len() == 4, "{:?}", told.counts);
 }
 
+/// Whether a store that was just started finds that it lacks too much. It may also find in the logs of the others what it lacks.
+fn has_copied(store: &Member) -> bool {
+    (0..60).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        store.server().log().contains("it was copied from")
+    })
+}
+
+#[test]
+fn a_process_that_lacks_too_much_gets_a_copy() {
+    let mut cluster = TestCluster::start_replicated(3, 1);
+    for store in &mut cluster.stores {
+        store.kill();
+        store.start_failing("log-bytes=20000");
+    }
+    cluster.wait();
+    let keys: Vec<String> = (0..3).map(|store| cluster.key(store, "far")).collect();
+    let (mut written, mut away) = (0, Duration::ZERO);
+    wait_until("the others have dropped what it lacks", || {
+        cluster.stores[2].kill();
+        let mut client = cluster.client(0);
+        for key in &keys {
+            for _ in 0..20 {
+                written += 1;
+                let reply = client.call(["RPUSH", key, &format!("{written}{}", "x".repeat(2000))]);
+                // While a group has no leader it may be unknown whether it was done.
+                assert!(matches!(reply, Value::Integer(_) | Value::Error(_)), "{reply:?}");
+            }
+        }
+        // Each time for longer.
+        away += Duration::from_secs(1);
+        std::thread::sleep(away);
+        cluster.stores[2].start_failing("log-bytes=20000");
+        cluster.wait();
+        has_copied(&cluster.stores[2])
+    });
+    let lengths: Vec<Value> = keys.iter().map(|key| cluster.client(0).call(["LLEN", key])).collect();
+    // Without the copy there would be no majority.
+    let told = counted(&mut cluster, "copied", |cluster| {
+        goes_on(cluster);
+        cluster.stores[0].kill();
+        goes_on(cluster);
+        cluster.stores[0].start();
+        goes_on(cluster);
+        cluster.stores[1].kill();
+        goes_on(cluster);
+        cluster.stores[1].start();
+        goes_on(cluster);
+    });
+    told.failed_only_with(&["UNKNOWN", "CLUSTERDOWN", "TRYAGAIN"]);
+    let found: Vec<Value> = keys.iter().map(|key| cluster.client(0).call(["LLEN", key])).collect();
+    assert_eq!(found, lengths);
+}
+
+#[test]
+fn a_process_whose_data_is_deleted_gets_a_copy() {
+    let mut cluster = TestCluster::start_replicated(3, 1);
+    let mut client = cluster.client(0);
+    let keys: Vec<String> = (0..3).map(|store| cluster.key(store, "kept")).collect();
+    for store in &mut cluster.stores {
+        store.kill();
+        store.start_failing("log-bytes=20000");
+    }
+    cluster.wait();
+    for key in &keys {
+        for number in 0..50 {
+            client.call(["HSET", key, &number.to_string(), &"x".repeat(1000)]);
+        }
+    }
+    wait_until("a log was shortened", || {
+        cluster.stores[0].kill();
+        for group in ["g0", "g1", "g2"] {
+            let dir = cluster.stores[0].data_dir().join("replicas").join(group);
+            std::fs::remove_dir_all(dir).expect("it is there");
+        }
+        keys.iter().for_each(|key| drop(client.call(["HSET", key, "field", &"x".repeat(1000)])));
+        cluster.stores[0].start_failing("log-bytes=20000");
+        cluster.wait();
+        has_copied(&cluster.stores[0])
+    });
+    cluster.stores[1].kill();
+    cluster.wait();
+    for key in &keys {
+        assert_eq!(cluster.client(0).call(["HSTRLEN", key, "field"]), Value::Integer(1000));
+    }
+}
+
 #[test]
 fn the_majority_goes_on_without_a_process_that_hangs() {
     let mut cluster = TestCluster::start_replicated(3, 1);
