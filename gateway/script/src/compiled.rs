@@ -63,7 +63,8 @@ mod cache {
                 std::env::temp_dir().join(format!("moonshard-compiled-guest-{}", std::process::id()));
             let _ = std::fs::remove_dir_all(&directory);
             let mut config = wasmtime::Config::new();
-            config.wasm_exceptions(true);
+            // Compiled four times here.
+            config.wasm_exceptions(true).cranelift_opt_level(wasmtime::OptLevel::None);
             let engine = Engine::new(&config).unwrap();
             let compiled = Module::new(&engine, guest_lua::LUA_WASM).unwrap().serialize().unwrap();
             for _ in 0..2 {

@@ -111,6 +111,8 @@ pub struct Replica {
     ticks: usize,
     /// What a leader sent that does not have the entries any more that this replica lacks.
     awaits_copy: Option<Message>,
+    /// The copy that was made, until the log begins with it.
+    copy: Option<(Position, Members)>,
     /// A round that makes a copy the beginning of the log, and the entry that the copy is of.
     restored: Option<(u64, u64)>,
 }
@@ -145,6 +147,7 @@ impl Replica {
             deaf_until_ms: if is_new { 0 } else { settings.now_ms + LEASE_MS },
             ticks: 0,
             awaits_copy: None,
+            copy: None,
             restored: None,
         };
         replica.log.publish(replica.raw.raft.raft_log.committed.min(replica.log.last_index()));
@@ -214,6 +217,7 @@ impl Replica {
         if message.msg_type == MessageType::MsgSnapshot {
             if message.term >= self.raw.raft.term {
                 self.awaits_copy = Some(message);
+                self.take_copy()?;
             }
             return Ok(());
         }
@@ -307,14 +311,26 @@ impl Replica {
 
     /// The data was copied, with all entries up to this one; as of it the members are these. The data is durable.
     pub fn copied(&mut self, position: Position, members: &Members) -> Result<(), ConsensusError> {
-        let Some(mut message) = self.awaits_copy.take() else { return Ok(()) };
-        message.set_snapshot(snapshot_of(position, members));
-        // Otherwise the Raft implementation ends the process.
-        if position.index == 0 || position.term == 0 || position.term > message.term {
+        if position.index == 0 || position.term == 0 {
             return Err(ConsensusError::InvalidMessage("it has a copy of no entry".to_owned()));
         }
-        self.raw.step(message)?;
-        self.draw();
+        self.copy = self.awaits_copy.as_ref().map(|_| (position, members.clone()));
+        self.take_copy()
+    }
+
+    /// Begins the log anew behind a copy that was made. One of a later term than that of the leader who asked for it waits until
+    /// the leader of that term asks.
+    fn take_copy(&mut self) -> Result<(), ConsensusError> {
+        let Some(mut message) = self.awaits_copy.take() else { return Ok(()) };
+        match self.copy.take() {
+            Some((position, members)) if position.term <= message.term => {
+                message.set_snapshot(snapshot_of(position, &members));
+                self.raw.step(message)?;
+                self.draw();
+            }
+            Some(copy) => self.copy = Some(copy),
+            None => self.awaits_copy = Some(message),
+        }
         Ok(())
     }
 
@@ -378,6 +394,12 @@ impl Replica {
             .map_err(|_| ConsensusError::Damaged(format!("entry {} cannot be read", entry.index)))?;
         let members = self.raw.apply_conf_change(&change)?;
         self.log.change_members(entry.index, &members);
+        let raft = &mut self.raw.raft;
+        if raft.state != StateRole::Follower && !members.voters.contains(&self.id) {
+            // An earlier leader has removed it. The Raft implementation panics if it goes on to lead.
+            raft.become_follower(raft.term, raft::INVALID_ID);
+            self.lease.end();
+        }
         Ok(Committed { position, data: bytes::Bytes::new() })
     }
 

@@ -23,15 +23,19 @@ fn seeds() -> u64 {
 #[test]
 fn no_seed_breaks_a_rule() {
     let (mut acknowledged, mut elections, mut restarts, mut reads) = (0, 0, 0, 0);
+    let (mut copies, mut changes) = (0, 0);
     for seed in 0..seeds() {
         let world = run(seed, None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         acknowledged += world.acknowledged();
         elections += world.elections();
         restarts += world.restarts;
         reads += world.reads;
+        copies += world.copies;
+        changes += world.changes;
     }
     // Rules that are never put to the test hold, too.
     assert!(acknowledged > 100 * seeds() && reads > 100 * seeds(), "{acknowledged} writes, {reads} reads");
+    assert!(copies > seeds() && changes > 2 * seeds(), "{copies} copies, {changes} changes of members");
     assert!(elections > 2 * seeds() && restarts > seeds(), "{elections} elections, {restarts} restarts");
 }
 

@@ -7,7 +7,7 @@ use store_engine::random;
 
 use super::disk::Disk;
 use super::rules::{Rules, number_of};
-use crate::{LogChange, LogKey, Outgoing, Replica, Role, Round, Settings, TICK_MS};
+use crate::{LogChange, LogKey, MemberChange, Outgoing, Replica, Role, Round, Settings, TICK_MS};
 
 /// How long a run is, in virtual milliseconds.
 const RUN_MS: u64 = 30_000;
@@ -17,6 +17,8 @@ const CALM_MS: u64 = 6_000;
 const QUIET_MS: u64 = 2_000;
 /// What one step of the world takes.
 const STEP_MS: u64 = 10;
+/// Machines that may join the group in place of others.
+const SPARE: u64 = 2;
 
 /// A mistake that is put in to see whether it is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +48,12 @@ struct Machine {
     paused_until: u64,
     /// The newest write that is committed, as far as it knows.
     newest: u64,
+    /// The same in its data on disk, which has what its log has dropped.
+    kept: u64,
+    /// Whether it belongs to the group, or has belonged to it.
+    has_joined: bool,
+    /// When the copy is there that it waits for.
+    copied_at: Option<u64>,
     /// Writes that it proposed in this term and has not answered.
     proposed: BTreeSet<u64>,
     role: Role,
@@ -63,6 +71,7 @@ pub struct World {
     bug: Option<Bug>,
     now: u64,
     machines: Vec<Machine>,
+    founders: Vec<u64>,
     messages: Vec<Message>,
     /// Pairs between which nothing comes through, in this direction.
     cut: BTreeSet<(u64, u64)>,
@@ -73,6 +82,8 @@ pub struct World {
     rules: Rules,
     pub restarts: u64,
     pub reads: u64,
+    pub copies: u64,
+    pub changes: u64,
 }
 
 impl World {
@@ -89,15 +100,19 @@ impl World {
             flushing: Vec::new(),
             paused_until: 0,
             newest: 0,
+            kept: 0,
+            has_joined: id <= count,
+            copied_at: None,
             proposed: BTreeSet::new(),
             role: Role::default(),
         };
-        let machines = (1..=count).map(machine).collect();
+        let machines = (1..=count + SPARE).map(machine).collect();
         World {
             random,
             bug,
             now: 1,
             machines,
+            founders: (1..=count).collect(),
             messages: Vec::new(),
             cut: BTreeSet::new(),
             number: 0,
@@ -105,6 +120,8 @@ impl World {
             rules: Rules::default(),
             restarts: 0,
             reads: 0,
+            copies: 0,
+            changes: 0,
         }
     }
 
@@ -125,7 +142,13 @@ impl World {
         }
         self.rules.all_is_kept()?;
         let newest = self.rules.newest();
-        let behind = self.machines.iter().find(|machine| machine.newest < newest);
+        let leader = self.leader().and_then(|at| self.machines[at].replica.as_ref());
+        let voters = leader.map(|leader| leader.log().members().voters).unwrap_or_default();
+        let mut members = self.machines.iter().filter(|machine| voters.contains(&machine.id));
+        let behind = members.find(|machine| machine.newest < newest);
+        if voters.len() < self.founders.len() {
+            return Err(format!("the voters are {voters:?}"));
+        }
         match behind {
             None => Ok(()),
             Some(machine) => Err(format!("replica {} does not catch up", machine.id)),
@@ -187,6 +210,13 @@ impl World {
                 }
             }
         }
+        if self.chance(100) {
+            let at = self.below(count) as usize;
+            self.shorten(at);
+        }
+        if self.chance(60) {
+            self.change_members();
+        }
         if self.chance(300)
             && let Some(at) = self.leader()
         {
@@ -195,6 +225,82 @@ impl World {
                 replica.transfer(to);
             }
         }
+    }
+
+    /// A machine drops committed entries of its log, whose writes are in its data then.
+    fn shorten(&mut self, at: usize) {
+        let fewer = self.below(20);
+        let machine = &mut self.machines[at];
+        let Some(replica) = &mut machine.replica else { return };
+        if machine.paused_until > self.now || !machine.flushing.is_empty() {
+            return;
+        }
+        // Its data has all that is committed, and is durable.
+        machine.kept = machine.newest;
+        let changes = replica.shorten(replica.log().committed_index().saturating_sub(fewer));
+        machine.disk.write(changes);
+    }
+
+    /// A step towards a spare machine in the place of another one.
+    fn change_members(&mut self) {
+        let Some(at) = self.leader() else { return };
+        let Some(members) = self.machines[at].replica.as_ref().map(|leader| leader.log().members()) else {
+            return;
+        };
+        let change = if let Some(id) = members.learners.first() {
+            MemberChange::Promote(*id)
+        } else if members.voters.len() > self.founders.len() {
+            let leader = self.machines[at].id;
+            let first = members.voters.iter().find(|id| **id != leader);
+            first.map_or(MemberChange::Promote(leader), |id| MemberChange::Remove(*id))
+        } else {
+            let Some(spare) = self.machines.iter_mut().find(|machine| !machine.has_joined) else { return };
+            MemberChange::AddLearner(spare.id)
+        };
+        let Some(leader) = &mut self.machines[at].replica else { return };
+        if let MemberChange::Promote(id) = change
+            && !leader.followers().iter().any(|follower| follower.id == id && follower.has_caught_up)
+        {
+            return;
+        }
+        if leader.change_members(change).is_ok() {
+            self.changes += 1;
+            if let MemberChange::AddLearner(id) = change {
+                self.machines[id as usize - 1].has_joined = true;
+            }
+        }
+    }
+
+    /// A machine that lacks what the others have dropped gets a copy of the leader's data, after a while.
+    fn copy(&mut self, at: usize) -> Result<(), String> {
+        let awaits = self.machines[at].replica.as_ref().is_some_and(Replica::awaits_copy);
+        let due = match (awaits, self.machines[at].copied_at) {
+            (false, _) => None,
+            (true, None) => Some(self.now + self.below(1000)),
+            (true, due) => due,
+        };
+        self.machines[at].copied_at = due;
+        if due.is_none_or(|due| due > self.now) {
+            return Ok(());
+        }
+        let Some(leader) = self.leader().filter(|leader| *leader != at) else { return Ok(()) };
+        if self.machines[leader].paused_until > self.now {
+            return Ok(());
+        }
+        let Some(replica) = &self.machines[leader].replica else { return Ok(()) };
+        // What it has applied.
+        let index = replica.log().committed_index();
+        let newest = self.machines[leader].newest;
+        let entries = replica.log().committed(index, 1).unwrap_or_default();
+        let position = entries.first().map_or_else(|| replica.log().before(), |entry| entry.position);
+        let Some(members) = replica.log().members_at(position.index) else { return Ok(()) };
+        let machine = &mut self.machines[at];
+        let Some(replica) = &mut machine.replica else { return Ok(()) };
+        machine.kept = machine.kept.max(newest);
+        machine.newest = machine.newest.max(newest);
+        machine.copied_at = None;
+        self.copies += 1;
+        replica.copied(position, &members).map_err(|error| format!("replica {}: {error}", machine.id))
     }
 
     fn calm(&mut self) {
@@ -229,7 +335,7 @@ impl World {
 
     /// One machine does what is due.
     fn advance(&mut self, at: usize) -> Result<(), String> {
-        if self.machines[at].paused_until > self.now {
+        if self.machines[at].paused_until > self.now || !self.machines[at].has_joined {
             return Ok(());
         }
         if self.machines[at].replica.is_none() {
@@ -257,14 +363,15 @@ impl World {
                 self.send(at, send_after);
             }
         }
+        self.copy(at)?;
         self.rounds(at)
     }
 
     fn start(&mut self, at: usize) -> Result<(), String> {
         let seed = random::next(&mut self.random);
-        let voters: Vec<u64> = self.machines.iter().map(|machine| machine.id).collect();
         let local = self.local(at);
         let machine = &mut self.machines[at];
+        let voters = if self.founders.contains(&machine.id) { self.founders.clone() } else { Vec::new() };
         let settings = Settings::new(machine.id, &voters, seed, local);
         let opened = Replica::open(&settings, machine.disk.read());
         let (mut replica, changes) = opened.map_err(|error| format!("replica {}: {error}", machine.id))?;
@@ -273,7 +380,7 @@ impl World {
         }
         machine.disk.write(changes);
         machine.disk.flush();
-        machine.newest = 0;
+        machine.newest = machine.kept;
         let known = replica.log().committed(replica.log().before().index + 1, usize::MAX).unwrap_or_default();
         for entry in &known {
             machine.newest = machine.newest.max(number_of(&entry.data).unwrap_or_default());
