@@ -26,7 +26,7 @@ mod log_disk;
 mod tests;
 
 pub use self::copy::position_of;
-pub use self::driver::{Copied, Driver, DriverError, GroupState, ReplicaHandle, Transport};
+pub use self::driver::{Copied, Driver, DriverError, GroupState, ReplicaHandle, ReplicaStatus, Transport};
 pub use self::group::{Fetched, Group, GroupError, GroupSettings, Leadership};
 pub use self::group_id::GroupId;
 pub use self::groups::{Founding, GroupInfo, Groups, GroupsError};

@@ -74,7 +74,7 @@ pub async fn serve(config: &Arc<Config>, dir: PathBuf, beginning: Beginning) -> 
         let (started, config_of_metrics) = (Instant::now(), config.clone());
         let text = move |ready| {
             let most = config_of_metrics.maxmemory.get();
-            metrics::render(&metrics::of_replicas(&process.leading(), &spans, started, ready, most))
+            metrics::render(&metrics::of_replicas(&process, &spans, started, ready, most))
         };
         tokio::spawn(net::http::serve_health(
             config.clone(),

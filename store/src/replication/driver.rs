@@ -63,10 +63,39 @@ pub struct ReplicaHandle {
     /// What the group has agreed on.
     pub log: Log,
     state: watch::Receiver<GroupState>,
-    followers: Arc<Mutex<Vec<Follower>>>,
-    /// The entry up to which the node has all.
-    applied: Arc<AtomicU64>,
+    shown: Arc<Shown>,
     inbox: Arc<Inbox>,
+}
+
+/// What is shown of a replica.
+#[derive(Default)]
+struct Shown {
+    followers: Mutex<Vec<Follower>>,
+    /// The entry up to which the node has all.
+    applied: AtomicU64,
+    /// How many leaders it has seen.
+    elections: AtomicU64,
+    /// How many copies of the data it has taken.
+    copies: AtomicU64,
+}
+
+/// A replica, for those who watch it.
+#[derive(Clone, Debug)]
+pub struct ReplicaStatus {
+    /// Its role.
+    pub role: Role,
+    /// Up to this entry all are committed, as far as it knows.
+    pub committed: u64,
+    /// Up to this entry all are applied to its node.
+    pub applied: u64,
+    /// How long the log is in memory.
+    pub log_bytes: usize,
+    /// How many leaders it has seen since the process has started.
+    pub elections: u64,
+    /// How many copies of the data it has taken since then.
+    pub copies: u64,
+    /// The other replicas, if this one leads.
+    pub followers: Vec<Follower>,
 }
 
 /// The thread, and the way to it.
@@ -244,17 +273,31 @@ impl ReplicaHandle {
 
     /// The other replicas, as seen a moment ago; empty unless this one leads.
     pub fn followers(&self) -> Vec<Follower> {
-        self.followers.lock().clone()
+        self.shown.followers.lock().clone()
     }
 
     /// The entry up to which the node of this replica has all; of a leader: up to which all are committed.
     pub fn applied(&self) -> u64 {
-        self.applied.load(Ordering::Relaxed)
+        self.shown.applied.load(Ordering::Relaxed)
     }
 
     /// The node has all entries up to this one.
     pub(super) fn note_applied(&self, index: u64) {
-        self.applied.store(index, Ordering::Relaxed);
+        self.shown.applied.store(index, Ordering::Relaxed);
+    }
+
+    /// What there is to be seen of the replica.
+    pub fn status(&self) -> ReplicaStatus {
+        let state = *self.state.borrow();
+        ReplicaStatus {
+            role: state.role,
+            committed: state.committed,
+            applied: self.applied(),
+            log_bytes: self.log.bytes(),
+            elections: self.shown.elections.load(Ordering::Relaxed),
+            copies: self.shown.copies.load(Ordering::Relaxed),
+            followers: self.followers(),
+        }
     }
 
     /// Hands the leadership over to this replica, if this one has it.
@@ -293,7 +336,9 @@ impl Inbox {
 struct Driven {
     replica: Replica,
     state: watch::Sender<GroupState>,
-    followers: Arc<Mutex<Vec<Follower>>>,
+    shown: Arc<Shown>,
+    /// The newest term whose leader was seen.
+    term_of_leader: u64,
     /// While it leads: the node whose records it proposes, and since which term.
     leading: Option<(Arc<Node>, u64)>,
     /// Entries that could not be proposed yet.
@@ -383,6 +428,9 @@ impl Driving {
             }
             Command::Copied(group, copied, done) => {
                 let driven = self.replicas.get_mut(&group);
+                if let Some(driven) = &driven {
+                    driven.shown.copies.fetch_add(1, Ordering::Relaxed);
+                }
                 let taken = driven.map(|driven| driven.replica.copied(copied.position, &copied.members));
                 if let Some(Err(error)) = taken {
                     (self.warn)(&format!("group {}: a copy is of no use: {error}", group.0));
@@ -419,17 +467,10 @@ impl Driving {
         // With the first vote, which is flushed.
         self.disk.add(group, changes);
         let (sender, state) = watch::channel(GroupState::default());
-        let (log, followers) = (replica.log().clone(), Arc::<Mutex<_>>::default());
-        let handle = ReplicaHandle {
-            group,
-            log,
-            state,
-            followers: followers.clone(),
-            applied: Arc::default(),
-            inbox: self.inbox.clone(),
-        };
+        let (log, shown) = (replica.log().clone(), Arc::<Shown>::default());
+        let handle = ReplicaHandle { group, log, state, shown: shown.clone(), inbox: self.inbox.clone() };
         let (leading, held) = (None, VecDeque::new());
-        let driven = Driven { replica, state: sender, followers, leading, held, durable: 0 };
+        let driven = Driven { replica, state: sender, shown, term_of_leader: 0, leading, held, durable: 0 };
         self.replicas.insert(group, driven);
         Ok(handle)
     }
@@ -440,7 +481,7 @@ impl Driving {
         self.ticks += 1;
         for (group, driven) in &mut self.replicas {
             driven.replica.tick(now_ms);
-            *driven.followers.lock() = driven.replica.followers();
+            *driven.shown.followers.lock() = driven.replica.followers();
             if self.ticks.is_multiple_of(SHORTEN_TICKS) {
                 let changes = driven.shorten();
                 self.disk.add(*group, changes);
@@ -525,6 +566,10 @@ impl Driven {
     /// Shows the rest of the process what the replica is.
     fn publish(&mut self) {
         let role = self.replica.role();
+        if role.leader.is_some() && role.term != self.term_of_leader {
+            self.term_of_leader = role.term;
+            self.shown.elections.fetch_add(1, Ordering::Relaxed);
+        }
         if let Some((group, term)) = self.journal() {
             if role.leads && role.term == term {
                 let until = self.replica.lease_until_ms();

@@ -30,7 +30,7 @@ use crate::journal::{DiskError, Open, in_dir};
 use crate::node::Node;
 use crate::replication::{
     Copied, Driver, DriverError, Fetched, Founding, Group, GroupInfo, GroupSettings, GroupsError, Leadership,
-    LogDisk, ReplicaHandle,
+    LogDisk, ReplicaHandle, ReplicaStatus,
 };
 use crate::spans::Sink;
 use crate::topology::{InvalidMap, SlotMap};
@@ -188,6 +188,15 @@ impl Process {
     pub fn leading(&self) -> Vec<(String, Service)> {
         let replicas = self.shared.replicas.iter();
         replicas.filter_map(|(name, replica)| Some((name.clone(), replica.leading.read().clone()?))).collect()
+    }
+
+    /// The replicas in this process: names of their groups, and how they are.
+    pub fn replicas(&self) -> Vec<(String, ReplicaStatus)> {
+        let replicas = self.shared.replicas.iter();
+        let mut all: Vec<_> =
+            replicas.map(|(name, replica)| (name.clone(), replica.handle.status())).collect();
+        all.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        all
     }
 
     /// Answers gateways and other processes until `stop` is done; then hands over what it leads and ends. `running` is what

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use tests::cluster::{Member, found};
+use tests::ports::fixed_port;
 use tests::{Client, TIMEOUT, TestServer, Value, notation, wait_until};
 
 fn start(more: &[&str]) -> TestServer {
@@ -187,7 +189,19 @@ fn every_metric_of_the_table_is_told_by_somebody() {
         server.client().run("SET a 1");
         server.client().run("NOSUCH");
     }
-    let texts = [&whole, &store, &gateway].map(scrape).concat();
+    let http = format!("127.0.0.1:{}", fixed_port());
+    let mut replicated = Member::store(Some("sync"), &["--http", &http]);
+    replicated.start();
+    let (code, text) = found(&[replicated.address()], "1");
+    assert_eq!(code, Some(0), "{text}");
+    let mut of_replica = String::new();
+    wait_until("it leads its group", || {
+        of_replica = asked(replicated.server(), "/metrics");
+        of_replica.contains("\nmoonshard_replica_leads{group=\"g0\"} 1\n")
+    });
+    assert!(of_replica.contains("\nmoonshard_replica_elections_total{group=\"g0\"} 1\n"), "{of_replica}");
+    assert!(of_replica.contains("\nmoonshard_group_replicas_missing{group=\"g0\"} 0\n"), "{of_replica}");
+    let texts = [[&whole, &store, &gateway].map(scrape).concat(), of_replica].concat();
     let reported = texts.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     let reported: BTreeSet<&str> = reported.collect();
     assert_eq!(reported, wanted);

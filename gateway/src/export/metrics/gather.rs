@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use store::Cluster;
 
 use super::Gathered;
-use super::node::{data, data_of, exports, process};
+use super::node::{data, data_of, exports, of_process};
 use crate::server::Server;
 use crate::telemetry::counters::Counters;
 
 /// All of it.
 pub fn of_server(server: &Server, ready: bool) -> Gathered {
     let mut totals = Gathered::default();
-    process(&mut totals, server.process.started, ready);
+    of_process(&mut totals, server.process.started, ready);
     calls(&mut totals, server);
     clients(&mut totals, server);
     scripts(&mut totals, server);

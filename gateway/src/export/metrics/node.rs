@@ -6,7 +6,9 @@ use std::time::Instant;
 use store::Node;
 use store::Usage;
 use store::journal::Journal;
+use store::replication::ReplicaStatus;
 use store::server::Service;
+use store::server::process::Process;
 use store_engine::DATABASES;
 use store_engine::keyspace::Counts;
 
@@ -30,7 +32,7 @@ pub fn of_node(
     totals.number("moonshard_node_streams", service.streams() as u64);
     totals.number("moonshard_node_requests_total", service.requests());
     totals.number("moonshard_node_decisions_contradicted_total", service.contradicted());
-    process(&mut totals, started, ready);
+    of_process(&mut totals, started, ready);
     data(&mut totals, &node.usage(), node.counts(), maxmemory);
     data_of(&mut totals, node);
     exports(&mut totals, spans);
@@ -39,26 +41,49 @@ pub fn of_node(
 
 /// Of a process with replicas: of the process, and the sums over the groups that it leads.
 pub fn of_replicas(
-    leading: &[(String, Service)],
+    process: &Process,
     spans: &Spans,
     started: Instant,
     ready: bool,
     maxmemory: u64,
 ) -> Gathered {
+    let leading = process.leading();
     let mut totals = Gathered::default();
+    replicas(&mut totals, process);
     let sum = |count: fn(&Service) -> u64| leading.iter().map(|(_, service)| count(service)).sum::<u64>();
     totals.number("moonshard_node_streams", sum(|service| service.streams() as u64));
     totals.number("moonshard_node_requests_total", sum(Service::requests));
     totals.number("moonshard_node_decisions_contradicted_total", sum(Service::contradicted));
-    process(&mut totals, started, ready);
+    of_process(&mut totals, started, ready);
     let (mut usage, mut counts) = (Usage::default(), Counts::default());
-    for (_, service) in leading {
+    for (_, service) in &leading {
         usage += service.node().usage();
         counts += service.node().counts();
     }
     data(&mut totals, &usage, counts, maxmemory);
     exports(&mut totals, spans);
     totals
+}
+
+/// The replicas of groups in this process.
+fn replicas(totals: &mut Gathered, process: &Process) {
+    for (group, replica) in process.replicas() {
+        let ReplicaStatus { role, committed, applied, log_bytes, elections, copies, followers } = replica;
+        let mut of = |name: &str, value: u64| totals.labelled(name, group.clone(), value);
+        of("moonshard_replica_leads", u64::from(role.leads));
+        of("moonshard_replica_leader_known", u64::from(role.leader.is_some()));
+        of("moonshard_replica_term", role.term);
+        of("moonshard_replica_apply_lag_entries", committed.saturating_sub(applied));
+        of("moonshard_replica_log_bytes", log_bytes as u64);
+        of("moonshard_replica_elections_total", elections);
+        of("moonshard_replica_copies_total", copies);
+        if role.leads {
+            let missing = followers.iter().filter(|follower| !follower.is_active).count();
+            of("moonshard_group_replicas_missing", missing as u64);
+            let lag = followers.iter().map(|follower| committed.saturating_sub(follower.matched)).max();
+            of("moonshard_group_commit_lag_entries", lag.unwrap_or_default());
+        }
+    }
 }
 
 /// What the collector has taken.
@@ -74,7 +99,7 @@ pub(super) fn exports(totals: &mut Gathered, spans: &Spans) {
 }
 
 /// The process itself.
-pub(super) fn process(totals: &mut Gathered, started: Instant, ready: bool) {
+pub(super) fn of_process(totals: &mut Gathered, started: Instant, ready: bool) {
     let uptime = started.elapsed();
     totals.labelled("moonshard_build_info", env!("CARGO_PKG_VERSION"), 1);
     let since = unix_time().saturating_sub(uptime).as_secs_f64();

@@ -37,6 +37,8 @@ pub enum Of {
     Journal,
     /// Store nodes.
     Node,
+    /// Store processes with replicas of groups.
+    Replicas,
     /// Every process.
     All,
 }
@@ -48,6 +50,7 @@ impl Of {
             Of::Cluster => "gateway with store nodes",
             Of::Data => "server or store node",
             Of::Node => "store node",
+            Of::Replicas => "store process with replicas",
             Of::Journal => "server or store node with data-dir",
             Of::All => "all",
         }
@@ -176,6 +179,16 @@ pub static METRICS: &[Metric] = &[
     row("moonshard_store_requests_total", Counter, "{request}", &["node"], Of::Cluster, "Requests sent to the store node."),
     row("moonshard_store_request_errors_total", Counter, "{request}", &["node"], Of::Cluster, "Requests that the store node refused, or that were lost with the connection."),
     row("moonshard_store_request_duration_seconds", Histogram, "s", &["node"], Of::Cluster, "Response time of the store node, including the wait for locks."),
+
+    row("moonshard_replica_leads", Gauge, "1", &["group"], Of::Replicas, "1 if the replica of the group in this process leads the group."),
+    row("moonshard_replica_leader_known", Gauge, "1", &["group"], Of::Replicas, "1 if the replica knows a leader of its group."),
+    row("moonshard_replica_term", Gauge, "1", &["group"], Of::Replicas, "Newest term of the group that the replica knows. Each election begins one."),
+    row("moonshard_replica_apply_lag_entries", Gauge, "{entry}", &["group"], Of::Replicas, "Entries of the replicated log that are committed and not applied to the data of the replica yet."),
+    row("moonshard_replica_log_bytes", Gauge, "By", &["group"], Of::Replicas, "Size of the replicated log, which is in memory and on disk."),
+    row("moonshard_replica_elections_total", Counter, "{election}", &["group"], Of::Replicas, "Leaders that the replica has seen since the process started."),
+    row("moonshard_replica_copies_total", Counter, "{copy}", &["group"], Of::Replicas, "Copies of the data of the group that the replica has taken, because it lacked more than the log has."),
+    row("moonshard_group_replicas_missing", Gauge, "{replica}", &["group"], Of::Replicas, "Of a group that this process leads: replicas that have not answered for a second or longer."),
+    row("moonshard_group_commit_lag_entries", Gauge, "{entry}", &["group"], Of::Replicas, "Of a group that this process leads: committed entries that the replica that is farthest behind does not have on disk."),
 
     row("moonshard_log_lines_total", Counter, "{line}", &["level"], Of::All, "Log lines written; level is debug, info or warning."),
     row("moonshard_log_lines_dropped_total", Counter, "{line}", &[], Of::All, "Log lines dropped by the rate limit."),
