@@ -1,6 +1,7 @@
 //! Transactions that others have begun on a node, by their number, and where they stand.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::pin::pin;
 use std::sync::Weak;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -232,6 +233,19 @@ impl Registry {
     pub fn rolled_back(&self, number: u64) {
         self.refused.lock().add(number);
         self.forget(number);
+    }
+
+    /// Waits for a transaction that is being committed or rolled back.
+    pub async fn await_end(&self, number: u64) {
+        loop {
+            let mut ended = pin!(self.ended.notified());
+            ended.as_mut().enable();
+            let is_finishing = |entry: &Entry| matches!(entry.state, TxnState::Finishing);
+            if !self.live.lock().get(&number).is_some_and(is_finishing) {
+                return;
+            }
+            ended.await;
+        }
     }
 
     /// Forgets a transaction that came to nothing during its step.

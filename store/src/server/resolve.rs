@@ -143,6 +143,8 @@ pub(super) async fn decide(host: Arc<Host>, request: wire::Decide) -> Answer {
         Ok(false) => {}
         Err(reason) => return Answer::Refusal(refusal(Code::Unavailable, &reason)),
     }
+    // Another participant may have heard of the decision sooner, and have ended it here.
+    host.registry.await_end(number).await;
     let ending = endings::ending(&host, number);
     let is_committed = match ending.state() {
         State::Committed => true,
