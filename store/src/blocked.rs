@@ -93,7 +93,7 @@ async fn look(node: &Arc<Node>, waiter: &Waiter, clock: &impl Fn() -> u64) {
 }
 
 /// The shortest and longest pauses, in milliseconds, after which one that claims entries looks when it can. It looks at all that
-/// are pending; and the time of one can be set anew.
+/// are pending, and a client can reset the idle time of an entry.
 const PAUSE_MS: (u64, u64) = (20, 10_000);
 
 /// Waits until there is an entry that the call can claim. For ever, if it claims none.

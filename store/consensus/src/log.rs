@@ -1,6 +1,6 @@
 //! The log of a replica in memory, from the oldest entry that may still be needed, and what of it has to be on disk.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -61,6 +61,12 @@ impl Members {
 
     pub(crate) fn state(&self) -> ConfState {
         ConfState { voters: self.voters.clone(), learners: self.learners.clone(), ..ConfState::default() }
+    }
+
+    /// Whether a group can have these members. The Raft implementation panics with others.
+    pub(crate) fn are_valid(&self) -> bool {
+        let all: BTreeSet<u64> = self.voters.iter().chain(&self.learners).copied().collect();
+        !self.voters.is_empty() && !all.contains(&0) && all.len() == self.voters.len() + self.learners.len()
     }
 
     /// Whether the replica belongs to the group.
@@ -187,7 +193,8 @@ impl Log {
         changes
     }
 
-    /// Begins anew behind this entry, as of which the data of the node was copied; returns what that changes on disk.
+    /// Drops all entries: the node has a copy of the data up to the entry `before`, and the log continues behind that entry.
+    /// Returns what changes on disk.
     pub(crate) fn restore(&self, before: Position, members: Members) -> Vec<LogChange> {
         let mut inner = self.0.write();
         let gone = std::mem::take(&mut inner.entries);

@@ -311,15 +311,19 @@ impl Replica {
 
     /// The data was copied, with all entries up to this one; as of it the members are these. The data is durable.
     pub fn copied(&mut self, position: Position, members: &Members) -> Result<(), ConsensusError> {
+        let invalid = |what: &str| Err(ConsensusError::InvalidMessage(what.to_owned()));
         if position.index == 0 || position.term == 0 {
-            return Err(ConsensusError::InvalidMessage("it has a copy of no entry".to_owned()));
+            return invalid("it has a copy of no entry");
+        }
+        if !members.are_valid() {
+            return invalid("no group can have the members of its copy");
         }
         self.copy = self.awaits_copy.as_ref().map(|_| (position, members.clone()));
         self.take_copy()
     }
 
-    /// Begins the log anew behind a copy that was made. One of a later term than that of the leader who asked for it waits until
-    /// the leader of that term asks.
+    /// Restores the log from the copy, if there is one. A copy of a later term than the leader's message is kept until a message of
+    /// that term arrives.
     fn take_copy(&mut self) -> Result<(), ConsensusError> {
         let Some(mut message) = self.awaits_copy.take() else { return Ok(()) };
         match self.copy.take() {
@@ -481,6 +485,28 @@ mod tests {
         let heartbeat = message(MessageType::MsgHeartbeat, |message| message.commit = 7);
         let error = replica.step(&heartbeat, 0).expect_err("it has no entries").to_string();
         assert!(error.ends_with("it acknowledged entry 7, but ends with entry 1"), "{error}");
+    }
+
+    #[test]
+    fn a_copy_that_the_raft_implementation_would_panic_at_is_refused() {
+        let (mut replica, _) =
+            Replica::open(&Settings::new(1, &[], 1, 0), Saved::default()).expect("a new one");
+        replica.step(&message(MessageType::MsgSnapshot, |_| ()), 0).expect("a message");
+        assert!(replica.awaits_copy());
+        let position = Position { index: 9, term: 5 };
+        let members = |voters: &[u64], learners: &[u64]| Members {
+            voters: voters.to_vec(),
+            learners: learners.to_vec(),
+        };
+        for wrong in [members(&[], &[1]), members(&[2, 2], &[1]), members(&[2], &[2]), members(&[0], &[1])] {
+            assert!(replica.copied(position, &wrong).is_err(), "{wrong:?}");
+        }
+        assert!(replica.copied(Position::default(), &members(&[2], &[1])).is_err());
+        assert!(replica.awaits_copy(), "it still needs one");
+        replica.copied(position, &members(&[2], &[1])).expect("it is one");
+        let round = replica.round().expect("it works").expect("the log begins anew");
+        assert!(round.must_flush && !replica.awaits_copy());
+        assert_eq!((replica.log().before(), replica.log().members()), (position, members(&[2], &[1])));
     }
 
     #[test]

@@ -25,6 +25,8 @@ use crate::txn::LocalTransaction;
 
 /// How long a change may be in memory only: a flush must fit into what is left of the promised second.
 const CYCLE: Duration = Duration::from_millis(400);
+/// Copies of the disk that are made at the same time: more than a group has replicas.
+const MOST_COPIES: usize = 8;
 /// The pause between two slices of a copy of the disk.
 const COPY_PAUSE: Duration = Duration::from_millis(5);
 /// How long the writer waits before it tries a disk again that failed.
@@ -151,7 +153,9 @@ impl Writer {
                 return;
             }
             if request == WriterRequest::None && !self.copies.is_empty() && Instant::now() < next_cycle {
-                self.copy_on();
+                if let Err(error) = self.copy_on() {
+                    self.give_up(&error);
+                }
                 continue;
             }
             if request == WriterRequest::Checkpoint {
@@ -192,8 +196,7 @@ impl Writer {
     /// One round: what came is written, some of what changed is folded, what is folded is cut off the journal, all
     /// in one batch. `all`: the journal is to become empty. Returns how many operations that was.
     pub(super) fn cycle(&mut self, all: bool) -> usize {
-        let cycled = self.try_cycle(all);
-        cycled.unwrap_or_else(|error| {
+        self.try_cycle(all).unwrap_or_else(|error| {
             self.give_up(&error);
             0
         })
@@ -215,18 +218,14 @@ impl Writer {
     }
 
     /// Copies a slice of the disk for all who want a copy.
-    fn copy_on(&mut self) {
-        let Some(disk) = &mut self.disk else { return };
-        let mut failed = None;
-        self.copies.retain_mut(|copy| {
-            copy.go_on(&mut **disk).unwrap_or_else(|error| {
-                failed = Some(error);
-                false
-            })
-        });
-        if let Some(error) = failed {
-            self.give_up(&error);
+    fn copy_on(&mut self) -> Result<(), DiskError> {
+        let Some(disk) = &mut self.disk else { return Ok(()) };
+        for mut copy in std::mem::take(&mut self.copies) {
+            if copy.go_on(&mut **disk)? {
+                self.copies.push(copy);
+            }
         }
+        Ok(())
     }
 
     fn try_cycle(&mut self, all: bool) -> Result<usize, DiskError> {
@@ -274,7 +273,9 @@ impl Writer {
             self.batch = CheckpointBatch::default();
         }
         self.copies.extend(journal_of(&self.node).take_copies());
-        self.copy_on();
+        // Those beyond end without being complete, and are asked for again.
+        self.copies.truncate(MOST_COPIES);
+        self.copy_on()?;
         let checkpoint = self.kept_from() - 1;
         let journal_bytes = self.journal_length();
         let is_long = self.journal_is_long(JOURNAL_SLACK);

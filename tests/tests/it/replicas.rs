@@ -263,7 +263,7 @@ fn only_processes_without_data_become_a_cluster() {
     gateway.kill();
 }
 
-/// Whoever leads knows when fields expire, and which have done so.
+/// Each leader knows when fields expire, and which fields have expired.
 #[test]
 fn fields_expire_in_all_replicas() {
     let mut cluster = TestCluster::start_replicated(3, 1);

@@ -1,8 +1,8 @@
 //! Hashes: packed while they are small, then a table. Either way fields have positions, in the order they came: a
 //! random field and a scan need them, and they do not change with the form.
 //!
-//! If fields expire, their times stand beside that. A field whose time is over stays until somebody takes it: who reads
-//! for a client asks [`Hash::live`].
+//! If fields expire, their times stand beside that. A field that has expired stays until it is removed: commands that
+//! read for a client use [`Hash::live`].
 
 mod expiries;
 mod few;

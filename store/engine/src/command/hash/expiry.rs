@@ -1,7 +1,7 @@
 //! Fields of hashes that expire: the commands of Redis 7.4 and 8.0 as Valkey 9 has them, from its `src/t_hash.c` and
 //! `tests/unit/hashexpire.tcl`.
 //!
-//! A field whose time is over is seen by nobody. It is removed when somebody sets it again, or by
+//! No command sees a field that has expired. The field is removed when a command sets it again, or by
 //! [`crate::Keyspace::sweep`].
 
 use std::num::NonZeroU64;
@@ -440,7 +440,7 @@ fn set_and_expire(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError>
     }
     let mut hash = ctx.edit(args[1]).or_create::<Hash>()?;
     match at.map(|at| still_to_come(at, now_ms)) {
-        // As in Valkey it is told that they were set, although nobody has seen them.
+        // As in Valkey both events are published, although the fields were never visible.
         Some(None) => {
             hash.touch();
             hash.announce("hexpire");

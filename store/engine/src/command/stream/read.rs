@@ -263,7 +263,7 @@ impl GroupReader<'_> {
         ripe
     }
 
-    /// Whether there was something that nobody in the group had read, or that is claimed.
+    /// Whether there were entries that no consumer of the group had read, or entries to be claimed.
     fn read_new(&self, ctx: &mut Ctx<'_>) -> Result<bool, CommandError> {
         let (now_ms, work) = (ctx.now_ms.cast_signed(), ctx.work);
         let Some((mut stream, out)) = ctx.edit(self.key).existing_and_reply::<Stream>()? else {

@@ -224,7 +224,7 @@ fn what_has_been_pending_for_long_is_delivered_again() {
         "XREADGROUP GROUP g e CLAIM 0 STREAMS s >",
         "*1 *2 $1 s *2 *4 $3 2-0 *2 $1 f $1 v :0 :2 *4 $3 4-0 *2 $1 f $1 v :0 :0",
     );
-    // History is told as ever.
+    // CLAIM does not change what a consumer's own history contains.
     bench.expect(
         "XREADGROUP GROUP g e CLAIM 1000 COUNT 1 STREAMS s 1-0",
         "*1 *2 $1 s *1 *2 $3 2-0 *2 $1 f $1 v",

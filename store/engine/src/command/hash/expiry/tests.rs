@@ -171,7 +171,7 @@ fn values_are_read_and_their_times_changed() {
 }
 
 #[test]
-fn nobody_sees_a_field_whose_time_is_over() {
+fn no_command_sees_a_field_that_has_expired() {
     let mut bench = bench();
     bench.run("RPUSH l x");
     bench.now_ms += 5_000;
