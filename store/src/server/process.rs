@@ -1,5 +1,8 @@
 //! A process with replicas of groups: it serves the groups that it leads, and sends peers to the leaders of the others.
 
+mod copy;
+mod link;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::PathBuf;
@@ -20,9 +23,10 @@ use tokio::time::{Instant, sleep};
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Request, Response, Status, Streaming};
 
+pub(super) use self::copy::CopyParts;
+use self::copy::Source;
+use self::link::ReplicaLinks;
 use super::peer::Known;
-use super::replica_copy::{self, CopyParts, Source};
-use super::replica_link::ReplicaLinks;
 use super::{Answers, Configure, Service, Setting, serve_peers};
 use crate::client::directory::{GROUP, GROUPS};
 use crate::client::{Directory, PeerCredentials};
@@ -313,7 +317,7 @@ impl Store for Process {
             return Err(self.shared.elsewhere(why));
         };
         let rate = self.shared.settings.companion.copy_rate();
-        Ok(Response::new(replica_copy::send(service.node(), replica.handle.clone(), rate)))
+        Ok(Response::new(copy::send(service.node(), replica.handle.clone(), rate)))
     }
 
     async fn found(&self, request: Request<wire::FoundCluster>) -> Result<Response<wire::Done>, Status> {
@@ -338,7 +342,7 @@ impl Store for Process {
 async fn take_part(shared: Arc<Shared>, name: String) {
     let Some(replica) = shared.replicas.get(&name) else { return };
     let dir = shared.settings.dir.join("replicas").join(&name);
-    if let Err(error) = replica_copy::recover(&dir) {
+    if let Err(error) = copy::recover(&dir) {
         replica.handle.remove();
         return (shared.settings.warn)(&format!(
             "the replica of group {name} in this process has ended: {error}"
@@ -372,7 +376,7 @@ async fn fetch(shared: Arc<Shared>, name: String, dir: PathBuf) -> Result<Copied
         group: replica.info.id.0,
     };
     let source = Source { address: address.to_owned(), credentials, request };
-    let copied = replica_copy::receive(source, dir).await?;
+    let copied = copy::receive(source, dir).await?;
     (shared.settings.warn)(&format!(
         "this process lacked data of the group {name}: it was copied from {address}"
     ));
