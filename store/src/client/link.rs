@@ -402,6 +402,8 @@ impl LinkState {
     /// The same; how many waited for answers and get none.
     fn fall(&mut self, reason: &LinkError, waits: bool, was_up: bool) -> usize {
         self.up = false;
+        // Ends the requests, which the connection would go on to wait for: the node then knows that the stream is over.
+        self.attempt += 1;
         self.leaving = false;
         self.reason = reason.clone();
         (self.heartbeat, self.clock) = (None, None);
