@@ -11,6 +11,7 @@ mod execute;
 pub(crate) mod link;
 pub(crate) mod link_error;
 mod lost;
+pub mod members;
 mod merge;
 mod moves;
 pub(crate) mod request;

@@ -20,14 +20,19 @@ mod entry;
 mod group;
 mod group_id;
 mod groups;
+mod groups_messages;
 mod log_disk;
+mod members;
+mod placement;
 
 #[cfg(test)]
 mod tests;
 
 pub use self::copy::position_of;
 pub use self::driver::{Copied, Driver, DriverError, GroupState, ReplicaHandle, ReplicaStatus, Transport};
-pub use self::group::{Fetched, Group, GroupError, GroupSettings, Leadership};
+pub use self::group::{Fetched, Group, GroupError, GroupSettings, Leadership, Opened};
 pub use self::group_id::GroupId;
-pub use self::groups::{Founding, GroupInfo, Groups, GroupsError};
+pub use self::groups::{Founding, GroupInfo, Groups, GroupsError, META, ProcessInfo, ProcessState};
 pub use self::log_disk::LogDisk;
+pub use self::members::{Step, next_step};
+pub use self::placement::{Change, ChangeError};

@@ -246,9 +246,13 @@ impl Store for Service {
 
     async fn replicate(
         &self,
-        _: Request<Streaming<wire::ReplicaMessages>>,
+        request: Request<Streaming<wire::ReplicaMessages>>,
     ) -> Result<Response<wire::Done>, Status> {
-        Err(Status::failed_precondition("this node has no replicas"))
+        let first = request.into_inner().message().await?.unwrap_or_default();
+        Err(match self.host.is_token(&first.token) {
+            true => Status::not_found("this process belongs to no cluster of replicated groups"),
+            false => Status::permission_denied("wrong cluster token"),
+        })
     }
 
     type CopyStream = CopyParts;
@@ -259,6 +263,14 @@ impl Store for Service {
 
     async fn found(&self, request: Request<wire::FoundCluster>) -> Result<Response<wire::Done>, Status> {
         found::found(&self.host, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn change(&self, _: Request<wire::ChangeRequest>) -> Result<Response<wire::Groups>, Status> {
+        Err(Status::not_found("this process belongs to no cluster of replicated groups"))
+    }
+
+    async fn inspect(&self, _: Request<wire::InspectRequest>) -> Result<Response<wire::Inspection>, Status> {
+        Err(Status::not_found("this process belongs to no cluster of replicated groups"))
     }
 }
 

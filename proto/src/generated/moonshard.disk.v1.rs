@@ -159,16 +159,34 @@ pub mod log_entry {
 /// The cluster of replicated groups that a process belongs to.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Founding {
+    /// Which of the processes this one is.
+    #[prost(uint64, tag = "1")]
+    pub process: u64,
+    #[prost(message, optional, tag = "2")]
+    pub groups: ::core::option::Option<Groups>,
+}
+/// The processes of a cluster, and the groups of replicas that they have.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Groups {
     /// Identifies the cluster.
     #[prost(fixed64, tag = "1")]
     pub cluster: u64,
-    /// Which of the processes this one is.
-    #[prost(uint64, tag = "2")]
-    pub process: u64,
-    #[prost(message, repeated, tag = "3")]
+    #[prost(message, repeated, tag = "2")]
     pub processes: ::prost::alloc::vec::Vec<Process>,
-    #[prost(message, repeated, tag = "4")]
+    #[prost(message, repeated, tag = "3")]
     pub groups: ::prost::alloc::vec::Vec<Group>,
+    /// Each change of the list adds one; the first is 1.
+    #[prost(uint64, tag = "4")]
+    pub version: u64,
+    /// How many replicas each group is to have.
+    #[prost(uint32, tag = "5")]
+    pub replicas: u32,
+    /// The greatest id that a process has had.
+    #[prost(uint64, tag = "6")]
+    pub newest_process: u64,
+    /// The group that changes this list.
+    #[prost(message, optional, tag = "7")]
+    pub meta: ::core::option::Option<Group>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Process {
@@ -177,6 +195,11 @@ pub struct Process {
     /// HOST:PORT.
     #[prost(string, tag = "2")]
     pub address: ::prost::alloc::string::String,
+    #[prost(enumeration = "ProcessState", tag = "3")]
+    pub state: i32,
+    /// Of a process that joins: the one whose replicas it takes over.
+    #[prost(uint64, tag = "4")]
+    pub replaces: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Group {
@@ -185,7 +208,42 @@ pub struct Group {
     /// As slot maps name it.
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
-    /// Ids of the processes that have a replica of it when the cluster is founded.
+    /// Ids of the processes that are to have a replica of it. The first one is to lead.
     #[prost(uint64, repeated, tag = "3")]
     pub replicas: ::prost::alloc::vec::Vec<u64>,
+    /// Ids of processes that may still have one.
+    #[prost(uint64, repeated, tag = "4")]
+    pub former: ::prost::alloc::vec::Vec<u64>,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ProcessState {
+    Active = 0,
+    Joining = 1,
+    Leaving = 2,
+    Lost = 3,
+}
+impl ProcessState {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Active => "PROCESS_STATE_ACTIVE",
+            Self::Joining => "PROCESS_STATE_JOINING",
+            Self::Leaving => "PROCESS_STATE_LEAVING",
+            Self::Lost => "PROCESS_STATE_LOST",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PROCESS_STATE_ACTIVE" => Some(Self::Active),
+            "PROCESS_STATE_JOINING" => Some(Self::Joining),
+            "PROCESS_STATE_LEAVING" => Some(Self::Leaving),
+            "PROCESS_STATE_LOST" => Some(Self::Lost),
+            _ => None,
+        }
+    }
 }

@@ -2,13 +2,18 @@
 /// At most 1 GB.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ReplicaMessages {
-    /// In the first message of a stream: what all processes of the cluster know, and the number of the cluster.
+    /// In the first message of a stream: what all processes of the cluster know, the number of the cluster, and who sends.
     #[prost(string, tag = "1")]
     pub token: ::prost::alloc::string::String,
     #[prost(fixed64, tag = "2")]
     pub cluster: u64,
+    #[prost(uint64, tag = "4")]
+    pub from: u64,
     #[prost(message, repeated, tag = "3")]
     pub messages: ::prost::alloc::vec::Vec<ReplicaMessage>,
+    /// In the first message, and when the sender has a newer list.
+    #[prost(message, optional, tag = "5")]
+    pub groups: ::core::option::Option<Groups>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReplicaMessage {
@@ -31,9 +36,21 @@ pub struct Groups {
     pub processes: ::prost::alloc::vec::Vec<Process>,
     #[prost(message, repeated, tag = "3")]
     pub groups: ::prost::alloc::vec::Vec<Group>,
-    /// In errors of Link: the leaders, as far as the process knows them.
+    /// In errors: the leaders, as far as the process knows them.
     #[prost(message, repeated, tag = "4")]
     pub leaders: ::prost::alloc::vec::Vec<Leader>,
+    /// Each change of the list adds one; the first is 1.
+    #[prost(uint64, tag = "5")]
+    pub version: u64,
+    /// How many replicas each group is to have.
+    #[prost(uint32, tag = "6")]
+    pub replicas: u32,
+    /// The greatest id that a process has had.
+    #[prost(uint64, tag = "7")]
+    pub newest_process: u64,
+    /// The group that changes this list.
+    #[prost(message, optional, tag = "8")]
+    pub meta: ::core::option::Option<Group>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Process {
@@ -43,6 +60,11 @@ pub struct Process {
     /// HOST:PORT.
     #[prost(string, tag = "2")]
     pub address: ::prost::alloc::string::String,
+    #[prost(enumeration = "ProcessState", tag = "3")]
+    pub state: i32,
+    /// Of a process that joins: the one whose replicas it takes over.
+    #[prost(uint64, tag = "4")]
+    pub replaces: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Group {
@@ -51,9 +73,12 @@ pub struct Group {
     /// As slot maps name it.
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
-    /// Ids of the processes that have a replica of it.
+    /// Ids of the processes that are to have a replica of it. The first one is to lead.
     #[prost(uint64, repeated, tag = "3")]
     pub replicas: ::prost::alloc::vec::Vec<u64>,
+    /// Ids of processes that may still have one.
+    #[prost(uint64, repeated, tag = "4")]
+    pub former: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Leader {
@@ -71,6 +96,99 @@ pub struct FoundCluster {
     /// Which of the processes this one is.
     #[prost(uint64, tag = "3")]
     pub process: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ChangeRequest {
+    #[prost(string, tag = "1")]
+    pub token: ::prost::alloc::string::String,
+    #[prost(fixed64, tag = "2")]
+    pub cluster: u64,
+    #[prost(oneof = "change_request::Change", tags = "3, 4, 5, 6, 7")]
+    pub change: ::core::option::Option<change_request::Change>,
+}
+/// Nested message and enum types in `ChangeRequest`.
+pub mod change_request {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Change {
+        /// A process without data joins the cluster.
+        #[prost(message, tag = "3")]
+        Join(super::Join),
+        /// The address of a process that leaves it.
+        #[prost(string, tag = "4")]
+        Leave(::prost::alloc::string::String),
+        /// Each group is to have so many replicas.
+        #[prost(uint32, tag = "5")]
+        Replicas(u32),
+        /// A group has a new leader.
+        #[prost(message, tag = "6")]
+        Transfer(super::Transfer),
+        /// The members of a group are what the list says.
+        #[prost(message, tag = "7")]
+        Settled(super::Settled),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Join {
+    /// HOST:PORT.
+    #[prost(string, tag = "1")]
+    pub address: ::prost::alloc::string::String,
+    /// The address of the process whose replicas it takes over; empty: it gets its share.
+    #[prost(string, tag = "2")]
+    pub replaces: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Transfer {
+    /// Name of the group.
+    #[prost(string, tag = "1")]
+    pub group: ::prost::alloc::string::String,
+    /// The address of a process that has a replica of it.
+    #[prost(string, tag = "2")]
+    pub to: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Settled {
+    #[prost(uint32, tag = "1")]
+    pub group: u32,
+    #[prost(uint64, repeated, tag = "2")]
+    pub replicas: ::prost::alloc::vec::Vec<u64>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InspectRequest {
+    #[prost(string, tag = "1")]
+    pub token: ::prost::alloc::string::String,
+}
+/// What a process knows of its cluster.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Inspection {
+    #[prost(message, optional, tag = "1")]
+    pub groups: ::core::option::Option<Groups>,
+    /// Which of the processes it is.
+    #[prost(uint64, tag = "2")]
+    pub process: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub replicas: ::prost::alloc::vec::Vec<ReplicaReport>,
+}
+/// A replica in a process.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReplicaReport {
+    #[prost(uint32, tag = "1")]
+    pub group: u32,
+    #[prost(bool, tag = "2")]
+    pub leads: bool,
+    #[prost(uint64, tag = "3")]
+    pub term: u64,
+    /// Up to these entries of the log all are committed, and applied to the data.
+    #[prost(uint64, tag = "4")]
+    pub committed: u64,
+    #[prost(uint64, tag = "5")]
+    pub applied: u64,
+    #[prost(bool, tag = "6")]
+    pub needs_copy: bool,
+    /// As of its log.
+    #[prost(uint64, repeated, tag = "7")]
+    pub voters: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "8")]
+    pub learners: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CopyRequest {
@@ -112,6 +230,42 @@ pub struct CopyEnd {
     pub voters: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint64, repeated, tag = "5")]
     pub learners: ::prost::alloc::vec::Vec<u64>,
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ProcessState {
+    /// It has replicas, or may get some.
+    Active = 0,
+    /// It does not know yet that it belongs to the cluster.
+    Joining = 1,
+    /// Others take over its replicas.
+    Leaving = 2,
+    /// The same, and it has lost its data.
+    Lost = 3,
+}
+impl ProcessState {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Active => "PROCESS_STATE_ACTIVE",
+            Self::Joining => "PROCESS_STATE_JOINING",
+            Self::Leaving => "PROCESS_STATE_LEAVING",
+            Self::Lost => "PROCESS_STATE_LOST",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PROCESS_STATE_ACTIVE" => Some(Self::Active),
+            "PROCESS_STATE_JOINING" => Some(Self::Joining),
+            "PROCESS_STATE_LEAVING" => Some(Self::Leaving),
+            "PROCESS_STATE_LOST" => Some(Self::Lost),
+            _ => None,
+        }
+    }
 }
 /// At most 4 MB unless a single request is larger; at most 1 GB.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1411,7 +1565,7 @@ pub mod store_client {
                 .insert(GrpcMethod::new("moonshard.store.v1.Store", "Copy"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Makes a process without data one of a cluster of replicated groups. Repeated with the same Groups it does nothing.
+        /// Makes a process without data one of a cluster of replicated groups. Repeated it does nothing.
         pub async fn found(
             &mut self,
             request: impl tonic::IntoRequest<super::FoundCluster>,
@@ -1431,6 +1585,51 @@ pub mod store_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("moonshard.store.v1.Store", "Found"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Changes which processes a cluster has, and which replicas; returns the new list. Only the leader of the group "meta" does;
+        /// elsewhere it fails as Link does.
+        pub async fn change(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ChangeRequest>,
+        ) -> std::result::Result<tonic::Response<super::Groups>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::bounded::BoundedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/moonshard.store.v1.Store/Change",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("moonshard.store.v1.Store", "Change"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// What a process knows of its cluster.
+        pub async fn inspect(
+            &mut self,
+            request: impl tonic::IntoRequest<super::InspectRequest>,
+        ) -> std::result::Result<tonic::Response<super::Inspection>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::bounded::BoundedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/moonshard.store.v1.Store/Inspect",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("moonshard.store.v1.Store", "Inspect"));
             self.inner.unary(req, path, codec).await
         }
     }
@@ -1483,11 +1682,22 @@ pub mod store_server {
             &self,
             request: tonic::Request<super::CopyRequest>,
         ) -> std::result::Result<tonic::Response<Self::CopyStream>, tonic::Status>;
-        /// Makes a process without data one of a cluster of replicated groups. Repeated with the same Groups it does nothing.
+        /// Makes a process without data one of a cluster of replicated groups. Repeated it does nothing.
         async fn found(
             &self,
             request: tonic::Request<super::FoundCluster>,
         ) -> std::result::Result<tonic::Response<super::Done>, tonic::Status>;
+        /// Changes which processes a cluster has, and which replicas; returns the new list. Only the leader of the group "meta" does;
+        /// elsewhere it fails as Link does.
+        async fn change(
+            &self,
+            request: tonic::Request<super::ChangeRequest>,
+        ) -> std::result::Result<tonic::Response<super::Groups>, tonic::Status>;
+        /// What a process knows of its cluster.
+        async fn inspect(
+            &self,
+            request: tonic::Request<super::InspectRequest>,
+        ) -> std::result::Result<tonic::Response<super::Inspection>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct StoreServer<T> {
@@ -1730,6 +1940,92 @@ pub mod store_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = FoundSvc(inner);
+                        let codec = crate::bounded::BoundedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/moonshard.store.v1.Store/Change" => {
+                    #[allow(non_camel_case_types)]
+                    struct ChangeSvc<T: Store>(pub Arc<T>);
+                    impl<T: Store> tonic::server::UnaryService<super::ChangeRequest>
+                    for ChangeSvc<T> {
+                        type Response = super::Groups;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ChangeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Store>::change(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ChangeSvc(inner);
+                        let codec = crate::bounded::BoundedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/moonshard.store.v1.Store/Inspect" => {
+                    #[allow(non_camel_case_types)]
+                    struct InspectSvc<T: Store>(pub Arc<T>);
+                    impl<T: Store> tonic::server::UnaryService<super::InspectRequest>
+                    for InspectSvc<T> {
+                        type Response = super::Inspection;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::InspectRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Store>::inspect(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = InspectSvc(inner);
                         let codec = crate::bounded::BoundedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -208,6 +208,13 @@ impl Log {
         changes
     }
 
+    /// What deletes the log on disk.
+    pub fn deleted(&self) -> Vec<LogChange> {
+        let inner = self.0.read();
+        let entries = (inner.before.index + 1..=inner.last()).map(LogKey::Entry);
+        entries.chain([LogKey::State]).map(LogChange::Delete).collect()
+    }
+
     /// The members are these from this entry on.
     pub(crate) fn change_members(&self, index: u64, members: &ConfState) {
         self.0.write().changes.push_back((index, Members::of(members)));
@@ -482,6 +489,9 @@ mod tests {
         let read = Log::load(saved(&disk)).expect("it is whole");
         assert_eq!((read.before(), read.last_index(), disk.len()), (copied, 9, 1));
         assert_eq!(read.members().voters, [2, 4]);
+        apply(&mut disk, read.store(None, &[entry(10, 2)]));
+        apply(&mut disk, read.deleted());
+        assert_eq!(disk.len(), 0);
     }
 
     #[test]

@@ -215,6 +215,20 @@ impl store_server::Store for Liar {
     ) -> Result<tonic::Response<wire::Done>, Status> {
         Err(Status::unimplemented("no replicas"))
     }
+
+    async fn change(
+        &self,
+        _: tonic::Request<wire::ChangeRequest>,
+    ) -> Result<tonic::Response<wire::Groups>, Status> {
+        Err(Status::unimplemented("no replicas"))
+    }
+
+    async fn inspect(
+        &self,
+        _: tonic::Request<wire::InspectRequest>,
+    ) -> Result<tonic::Response<wire::Inspection>, Status> {
+        Err(Status::unimplemented("no replicas"))
+    }
 }
 
 /// How long it is looked what a gateway makes of lies: it gives up later, which is another matter.

@@ -38,7 +38,9 @@ impl Directory {
         if known.groups.cluster != groups.cluster {
             return Err(GroupsError::Invalid("it is another cluster"));
         }
-        known.groups = groups.clone();
+        if known.groups.version < groups.version {
+            known.groups = groups.clone();
+        }
         for leader in &said.leaders {
             let group = groups.groups.iter().find(|group| group.id.0 == leader.group);
             if let Some((group, address)) = group.zip(groups.address(leader.process)) {
@@ -48,8 +50,8 @@ impl Directory {
         Ok(groups)
     }
 
-    /// Where to look for the leader of the group of this name: first where it was last seen, then at each replica in turn. None
-    /// if there is no such group.
+    /// Where to look for the leader of the group of this name: first where it was last seen, then at each replica in turn, then
+    /// at other processes, which may know where its replicas are now. None if there is no such group.
     pub fn address(&self, name: &str, attempt: usize) -> Option<String> {
         let known = self.known.read();
         let known = known.as_ref()?;
@@ -57,8 +59,11 @@ impl Directory {
         if let Some(leader) = known.leaders.get(name).filter(|_| attempt.is_multiple_of(2)) {
             return Some(leader.clone());
         }
-        let replica = group.replicas.get(attempt % group.replicas.len().max(1))?;
-        known.groups.address(*replica).map(str::to_owned)
+        let others = known.groups.processes.iter().map(|process| process.id);
+        let others = others.filter(|id| !group.replicas.contains(id));
+        let all: Vec<u64> = group.replicas.iter().copied().chain(others).collect();
+        let process = all.get(attempt % all.len().max(1))?;
+        known.groups.address(*process).map(str::to_owned)
     }
 
     /// A leader was not found where it was said to be.

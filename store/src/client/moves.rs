@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
-use proto::store::v1::store_client::StoreClient;
 use wire::refusal::Code;
 use wire::request::Body as Ask;
 use wire::response::Body as Answer;
@@ -17,11 +16,11 @@ use super::credentials::PeerCredentials;
 use super::directory::Directory;
 use super::link::{Link, LinkHandshake};
 use super::link_error::LinkError;
+use super::members;
 use super::topology_error::{NodeError, TopologyError};
-use super::way;
 use crate::journal::fail_point;
 use crate::random::random;
-use crate::replication::Groups;
+use crate::replication::{Groups, ProcessInfo};
 use crate::topology::{NodeId, SlotMap};
 
 /// Why a batch of slots was not moved.
@@ -145,17 +144,9 @@ pub async fn found(
     if let Some(known) = directory.groups() {
         groups.cluster = known.cluster;
     }
-    for (process, address) in &groups.processes {
-        let failed = |why| TopologyError::Node(address.clone(), why);
-        let channel = way::connect(address, credentials.tls.as_ref()).await;
-        let mut client = StoreClient::new(channel.map_err(|why| failed(NodeError::Lost(why)))?);
-        let request = wire::FoundCluster {
-            token: credentials.token.clone().unwrap_or_default(),
-            groups: Some(groups.to_wire()),
-            process: *process,
-        };
-        let refused = |status: tonic::Status| failed(NodeError::Refused(status.message().to_owned()));
-        client.found(request).await.map_err(refused)?;
+    for ProcessInfo { id, address, .. } in &groups.processes {
+        let founded = members::found(address, *id, &groups, credentials).await;
+        founded.map_err(|error| TopologyError::Node(address.clone(), error.into()))?;
     }
     Ok(groups)
 }

@@ -16,6 +16,10 @@ pub enum TopologyError {
     Unreachable(Vec<(String, LinkError)>),
     /// These nodes have no slot map yet.
     NoCluster,
+    /// The processes do not have groups of replicas.
+    NoGroups,
+    /// The group that changes the list of groups has no leader.
+    NoLeader,
     /// No node has this address: that, and the addresses that there are.
     UnknownNode(String, String),
     /// The slot map is none, or would be none.
@@ -60,6 +64,12 @@ impl fmt::Display for TopologyError {
             TopologyError::NoCluster => {
                 f.write_str("these nodes do not belong to a cluster yet: start a gateway first")
             }
+            TopologyError::NoGroups => f.write_str(
+                "these processes do not belong to a cluster of replicated groups; `moonshard topology found` makes one",
+            ),
+            TopologyError::NoLeader => f.write_str(
+                "the group meta, which changes the cluster, has no leader at present: a majority of its replicas must run",
+            ),
             TopologyError::UnknownNode(address, nodes) => {
                 write!(f, "{address} is not a node of this cluster; its nodes are {nodes}")
             }

@@ -55,7 +55,7 @@ pub(crate) async fn connect(address: &str, tls: Option<&Arc<Tls>>) -> Result<Cha
 }
 
 /// The groups that a process has, if it refuses a stream because of them.
-pub(super) fn groups_of(status: &tonic::Status) -> Option<Groups> {
+pub(crate) fn groups_of(status: &tonic::Status) -> Option<Groups> {
     let bytes = status.metadata().get_bin(GROUPS)?.to_bytes().ok()?;
     Groups::decode(bytes).ok()
 }

@@ -127,8 +127,10 @@ enum Command {
     Copied(GroupId, Copied, oneshot::Sender<()>),
     Change(GroupId, MemberChange),
     Transfer(GroupId, u64),
-    Unreachable(GroupId, u64),
+    Unreachable(u64),
     Remove(GroupId),
+    Forget(GroupId, oneshot::Sender<()>),
+    Save(Vec<u8>, oneshot::Sender<()>),
     Stop,
 }
 
@@ -214,9 +216,23 @@ impl Driver {
         self.inbox.receive(group, message);
     }
 
-    /// A replica of this group cannot be reached at present.
-    pub fn unreachable(&self, group: GroupId, replica: u64) {
-        self.inbox.command(Command::Unreachable(group, replica));
+    /// The process with these replicas cannot be reached at present.
+    pub fn unreachable(&self, process: u64) {
+        self.inbox.command(Command::Unreachable(process));
+    }
+
+    /// Keeps what the process remembers of its cluster. Whether it is on disk; if not the driver has ended.
+    pub async fn save(&self, record: Vec<u8>) -> bool {
+        let (done, saved) = oneshot::channel();
+        self.inbox.command(Command::Save(record, done));
+        saved.await.is_ok()
+    }
+
+    /// Ends the replica of this group, if there is one, and deletes its log. Whether it is gone; if not the driver has ended.
+    pub async fn forget(&self, group: GroupId) -> bool {
+        let (done, gone) = oneshot::channel();
+        self.inbox.command(Command::Forget(group, done));
+        gone.await.is_ok()
     }
 }
 
@@ -380,7 +396,7 @@ impl Driving {
             if matches!(command, Command::Stop) {
                 return Ok(false);
             }
-            self.obey(command);
+            self.obey(command)?;
         }
         let now_ms = boot_ms();
         for (group, message) in letters.messages {
@@ -410,7 +426,7 @@ impl Driving {
         Ok(true)
     }
 
-    fn obey(&mut self, command: Command) {
+    fn obey(&mut self, command: Command) -> Result<(), DriverError> {
         match command {
             Command::Add(group, settings, opened) => {
                 // `Driver::add` waits for the answer.
@@ -448,18 +464,30 @@ impl Driving {
                     driven.replica.transfer(to);
                 }
             }
-            Command::Unreachable(group, replica) => {
-                if let Some(driven) = self.replicas.get_mut(&group) {
-                    driven.replica.report_unreachable(replica);
-                }
+            Command::Unreachable(process) => {
+                self.replicas.values_mut().for_each(|driven| driven.replica.report_unreachable(process));
             }
             Command::Remove(group) => {
                 if let Some(mut driven) = self.replicas.remove(&group) {
                     driven.end();
                 }
             }
+            Command::Forget(group, done) => {
+                if let Some(mut driven) = self.replicas.remove(&group) {
+                    driven.end();
+                    self.disk.add(group, driven.replica.log().deleted());
+                }
+                self.disk.write(true).map_err(DriverError::Disk)?;
+                // Who waited may be gone.
+                let _ = done.send(());
+            }
+            Command::Save(record, done) => {
+                self.disk.found(record).map_err(DriverError::Disk)?;
+                let _ = done.send(());
+            }
             Command::Stop => {}
         }
+        Ok(())
     }
 
     fn add(&mut self, group: GroupId, settings: &Settings) -> Result<ReplicaHandle, ConsensusError> {

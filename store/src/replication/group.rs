@@ -27,10 +27,15 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// A copy of the data of a group that is on the disk of this process's node, or why there is none.
 pub type Fetched = Pin<Box<dyn Future<Output = Result<Copied, String>> + Send>>;
 
+/// Is given a node that was read into memory.
+pub type Opened = Arc<dyn Fn(&Arc<Node>) + Send + Sync>;
+
 /// What a replica needs of its process.
 pub struct GroupSettings {
     /// Opens the disk of the node.
     pub open: Arc<dyn Fn() -> Open + Send + Sync>,
+    /// Is given the node when it is in memory.
+    pub opened: Opened,
     /// Gets a copy of the data from the leader, in place of what the disk of the node has.
     pub fetch: Arc<dyn Fn() -> Fetched + Send + Sync>,
     /// How many shards the node has.
@@ -102,6 +107,7 @@ impl Group {
         loop {
             let kept = self.open().await?;
             let node = kept.node.clone();
+            (self.settings.opened)(&node);
             let left = match self.follow(&node).await {
                 // The data on disk is older than the log.
                 Err(GroupError::Gap(_)) => Left::Copy,
@@ -145,7 +151,7 @@ impl Group {
                 self.copy().await;
             }
             // What it has proposed in this term may still be committed, and the next node would not have it.
-            if matches!(left, Left::Lead(term) if now.role.leads && now.role.term == term) {
+            if !is_whole && matches!(left, Left::Lead(term) if now.role.leads && now.role.term == term) {
                 return Err(GroupError::NotServed);
             }
         }
@@ -289,6 +295,16 @@ impl Leadership {
             _ = self.state.wait_for(lost) => false,
             _ = self.stop.wait_for(|stop| *stop) => true,
         }
+    }
+
+    /// The replicas that could lead in its place.
+    pub fn successors(&self) -> Vec<u64> {
+        let voters = self.replica.log.members().voters;
+        let mut others = self.replica.followers();
+        others.retain(|other| voters.contains(&other.id) && other.is_active);
+        // Those that lack least first.
+        others.sort_unstable_by_key(|other| std::cmp::Reverse(other.matched));
+        others.into_iter().map(|other| other.id).collect()
     }
 
     /// Hands the leadership over to one of these replicas, and waits until it is gone, at most for `limit`.

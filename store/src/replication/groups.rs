@@ -3,22 +3,44 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use prost::Message;
-use proto::disk::v1 as disk;
-use proto::store::v1 as wire;
+pub use proto::store::v1::ProcessState;
 
 use super::group_id::GroupId;
 use crate::topology::{InvalidMap, MOST_NODES, SlotMap};
+
+/// The name of the group that changes the list.
+pub const META: &str = "meta";
 
 /// The processes of a cluster, and its groups.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Groups {
     /// Identifies the cluster.
     pub cluster: u64,
-    /// Each with its number and address, `HOST:PORT`.
-    pub processes: Vec<(u64, String)>,
-    /// The groups.
+    /// Each change of the list adds one; the first is 1.
+    pub version: u64,
+    /// How many replicas each group is to have.
+    pub replicas: usize,
+    /// The processes.
+    pub processes: Vec<ProcessInfo>,
+    /// The greatest number that a process has had.
+    pub newest_process: u64,
+    /// The groups that have slots.
     pub groups: Vec<GroupInfo>,
+    /// The group that changes this list.
+    pub meta: GroupInfo,
+}
+
+/// A process of a cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProcessInfo {
+    /// Never used again for another process.
+    pub id: u64,
+    /// `HOST:PORT`.
+    pub address: String,
+    /// Whether it comes or goes.
+    pub state: ProcessState,
+    /// Of a process that joins: the one whose replicas it takes over.
+    pub replaces: Option<u64>,
 }
 
 /// A group of replicas.
@@ -28,8 +50,17 @@ pub struct GroupInfo {
     pub id: GroupId,
     /// As slot maps name it.
     pub name: String,
-    /// Numbers of the processes that have a replica of it.
+    /// Numbers of the processes that are to have a replica of it. The first one is to lead.
     pub replicas: Vec<u64>,
+    /// Numbers of processes that may still have one.
+    pub former: Vec<u64>,
+}
+
+impl GroupInfo {
+    /// Whether this process has a replica of the group, or may still have one.
+    pub fn is_on(&self, process: u64) -> bool {
+        self.replicas.contains(&process) || self.former.contains(&process)
+    }
 }
 
 /// Why processes cannot be a cluster.
@@ -48,6 +79,13 @@ pub enum GroupsError {
     Invalid(&'static str),
     /// The list of processes is none.
     Map(InvalidMap),
+    /// The cluster does not have the process, or not any more.
+    Removed {
+        /// Its number.
+        process: u64,
+        /// The cluster.
+        cluster: u64,
+    },
 }
 
 impl fmt::Display for GroupsError {
@@ -65,6 +103,11 @@ impl fmt::Display for GroupsError {
             ),
             GroupsError::Invalid(what) => write!(f, "invalid list of groups: {what}"),
             GroupsError::Map(error) => error.fmt(f),
+            GroupsError::Removed { process, cluster } => write!(
+                f,
+                "the cluster {cluster:016x} has no process {process}, or not any more; with an empty data-dir this process \
+                 can join again"
+            ),
         }
     }
 }
@@ -89,13 +132,27 @@ impl Groups {
         if count < replicas {
             return Err(GroupsError::Processes { processes: count, replicas });
         }
-        let processes = (1..).zip(addresses.iter().cloned()).collect();
-        let group = |number: usize| GroupInfo {
-            id: GroupId(number as u32),
-            name: format!("g{number}"),
-            replicas: (0..replicas).map(|at| ((number + at) % count) as u64 + 1).collect(),
+        let process = |(id, address): (u64, &String)| ProcessInfo {
+            id,
+            address: address.clone(),
+            state: ProcessState::Joining,
+            replaces: None,
         };
-        Ok(Groups { cluster, processes, groups: (0..count).map(group).collect() })
+        let group = |id, name: String, first: usize| GroupInfo {
+            id,
+            name,
+            replicas: (0..replicas).map(|at| ((first + at) % count) as u64 + 1).collect(),
+            former: Vec::new(),
+        };
+        Ok(Groups {
+            cluster,
+            version: 1,
+            replicas,
+            processes: (1..).zip(addresses).map(process).collect(),
+            newest_process: count as u64,
+            groups: (0..count).map(|at| group(GroupId(at as u32), format!("g{at}"), at)).collect(),
+            meta: group(GroupId::META, META.to_owned(), 0),
+        })
     }
 
     /// The slot map of a new cluster: each group has an equal share.
@@ -104,72 +161,65 @@ impl Groups {
         SlotMap::even(&names)
     }
 
+    /// The process of this number.
+    pub fn process(&self, id: u64) -> Option<&ProcessInfo> {
+        self.processes.iter().find(|process| process.id == id)
+    }
+
     /// The address of a process.
     pub fn address(&self, process: u64) -> Option<&str> {
-        let found = self.processes.iter().find(|(id, _)| *id == process);
-        found.map(|(_, address)| &**address)
+        self.process(process).map(|process| &*process.address)
+    }
+
+    /// All groups, with that which changes this list.
+    pub fn all(&self) -> impl Iterator<Item = &GroupInfo> {
+        self.groups.iter().chain([&self.meta])
     }
 
     /// The group of this name.
     pub fn named(&self, name: &str) -> Option<&GroupInfo> {
-        self.groups.iter().find(|group| group.name == name)
+        self.all().find(|group| group.name == name)
     }
 
-    fn check(self) -> Result<Groups, GroupsError> {
+    /// The group of this number.
+    pub fn numbered(&self, id: GroupId) -> Option<&GroupInfo> {
+        self.all().find(|group| group.id == id)
+    }
+
+    pub(super) fn check(self) -> Result<Groups, GroupsError> {
         let invalid = |what| Err(GroupsError::Invalid(what));
-        let ids: BTreeSet<u64> = self.processes.iter().map(|(id, _)| *id).collect();
-        if self.cluster == 0 || ids.contains(&0) || ids.len() != self.processes.len() {
+        let ids: BTreeSet<u64> = self.processes.iter().map(|process| process.id).collect();
+        if self.cluster == 0 || self.version == 0 || ids.contains(&0) || ids.len() != self.processes.len() {
             return invalid("numbers are missing, or used twice");
+        }
+        if ids.last().is_none_or(|last| *last > self.newest_process) {
+            return invalid("a process has no number of its own");
         }
         if self.groups.is_empty() || self.groups.len() > MOST_NODES {
             return invalid("too few or too many groups");
         }
-        let addresses: Vec<String> = self.processes.iter().map(|(_, address)| address.clone()).collect();
+        // The address of a process that has lost its data is that of the one that takes its place.
+        let there = self.processes.iter().filter(|process| process.state != ProcessState::Lost);
+        let addresses: Vec<String> = there.map(|process| process.address.clone()).collect();
         SlotMap::even(&addresses)?;
         self.slot_map()?;
         let numbers: BTreeSet<GroupId> = self.groups.iter().map(|group| group.id).collect();
-        if numbers.len() != self.groups.len() {
+        if numbers.len() != self.groups.len() || numbers.contains(&GroupId::META) {
             return invalid("a number is used twice");
         }
-        for group in &self.groups {
+        if self.meta.id != GroupId::META || self.meta.name != META {
+            return invalid("there is no group that changes it");
+        }
+        for group in self.all() {
             let replicas: BTreeSet<&u64> = group.replicas.iter().collect();
             if replicas.is_empty() || replicas.len() != group.replicas.len() {
                 return invalid("a group has no replicas, or one twice");
             }
-            if !replicas.iter().all(|replica| ids.contains(replica)) {
+            if !replicas.into_iter().chain(&group.former).all(|replica| ids.contains(replica)) {
                 return invalid("a replica is on an unknown process");
             }
         }
         Ok(self)
-    }
-
-    /// As a message.
-    pub fn to_wire(&self) -> wire::Groups {
-        let process = |(id, address): &(u64, String)| wire::Process { id: *id, address: address.clone() };
-        let group = |group: &GroupInfo| wire::Group {
-            id: group.id.0,
-            name: group.name.clone(),
-            replicas: group.replicas.clone(),
-        };
-        wire::Groups {
-            cluster: self.cluster,
-            processes: self.processes.iter().map(process).collect(),
-            groups: self.groups.iter().map(group).collect(),
-            leaders: Vec::new(),
-        }
-    }
-
-    /// From a message.
-    pub fn from_wire(groups: &wire::Groups) -> Result<Groups, GroupsError> {
-        let process = |process: &wire::Process| (process.id, process.address.clone());
-        let group = |group: &wire::Group| GroupInfo {
-            id: GroupId(group.id),
-            name: group.name.clone(),
-            replicas: group.replicas.clone(),
-        };
-        let (processes, all) =
-            (groups.processes.iter().map(process).collect(), groups.groups.iter().map(group).collect());
-        Groups { cluster: groups.cluster, processes, groups: all }.check()
     }
 }
 
@@ -187,42 +237,15 @@ impl Founding {
     pub fn new(groups: Groups, process: u64) -> Result<Founding, GroupsError> {
         match groups.address(process) {
             Some(_) => Ok(Founding { groups, process }),
-            None => Err(GroupsError::Invalid("the process is not one of them")),
+            None => Err(GroupsError::Removed { process, cluster: groups.cluster }),
         }
-    }
-
-    /// As it is on disk.
-    pub fn to_record(&self) -> Vec<u8> {
-        let wire::Groups { cluster, processes, groups, .. } = self.groups.to_wire();
-        let process = |wire::Process { id, address }: wire::Process| disk::Process { id, address };
-        let group = |wire::Group { id, name, replicas }: wire::Group| disk::Group { id, name, replicas };
-        disk::Founding {
-            cluster,
-            process: self.process,
-            processes: processes.into_iter().map(process).collect(),
-            groups: groups.into_iter().map(group).collect(),
-        }
-        .encode_to_vec()
-    }
-
-    /// Reads what [`Founding::to_record`] wrote.
-    pub fn from_record(record: &[u8]) -> Result<Founding, GroupsError> {
-        let record = disk::Founding::decode(record).map_err(|_| GroupsError::Invalid("it cannot be read"))?;
-        let disk::Founding { cluster, process, processes, groups } = record;
-        let one = |disk::Process { id, address }: disk::Process| wire::Process { id, address };
-        let group = |disk::Group { id, name, replicas }: disk::Group| wire::Group { id, name, replicas };
-        let groups = wire::Groups {
-            cluster,
-            processes: processes.into_iter().map(one).collect(),
-            groups: groups.into_iter().map(group).collect(),
-            leaders: Vec::new(),
-        };
-        Founding::new(Groups::from_wire(&groups)?, process)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proto::store::v1 as wire;
+
     use super::*;
 
     fn addresses(count: usize) -> Vec<String> {
@@ -272,6 +295,8 @@ mod tests {
             Groups::from_wire(&groups).is_err()
         };
         assert!(bad(|groups| groups.cluster = 0) && bad(|groups| groups.processes[0].id = 0));
+        assert!(bad(|groups| groups.version = 0) && bad(|groups| groups.newest_process = 2));
+        assert!(bad(|groups| groups.meta = None) && bad(|groups| groups.processes[0].state = 7));
         assert!(bad(|groups| groups.processes[0].id = 2) && bad(|groups| groups.groups.clear()));
         assert!(
             bad(|groups| groups.groups[0].id = 1)

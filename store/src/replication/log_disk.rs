@@ -71,6 +71,19 @@ impl LogDisk {
         self.write(true)
     }
 
+    /// The groups whose logs were read and not taken.
+    pub fn groups(&self) -> Vec<GroupId> {
+        self.logs.keys().copied().collect()
+    }
+
+    /// Deletes a log that was read and not taken. Durable when this returns.
+    pub fn forget(&mut self, group: GroupId) -> Result<(), DiskError> {
+        let entries = self.take(group).entries;
+        let keys = entries.into_iter().map(|(index, _)| LogKey::Entry(index)).chain([LogKey::State]);
+        self.add(group, keys.map(LogChange::Delete).collect());
+        self.write(true)
+    }
+
     /// Takes the log of a group as it was read.
     pub(super) fn take(&mut self, group: GroupId) -> Saved {
         self.logs.remove(&group).unwrap_or_default()

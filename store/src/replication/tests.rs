@@ -130,7 +130,8 @@ impl Cluster {
             let data = data.clone();
             Box::new(move || Ok(Box::new(MemoryDisk(data.clone())) as Box<dyn Disk>)) as Open
         });
-        let group = Group::new(GroupSettings { open, fetch, shards: 3, warn }, replica, stop.subscribe());
+        let settings = GroupSettings { open, opened: Arc::new(|_| ()), fetch, shards: 3, warn };
+        let group = Group::new(settings, replica, stop.subscribe());
         let (leading, id) = (self.leading.clone(), *id);
         *running = Some(tokio::spawn(async move {
             let lead = |node: Arc<Node>, mut leadership: Leadership| {

@@ -2,49 +2,41 @@
 
 mod copy;
 mod link;
+mod meta;
+mod replica;
+mod state;
+mod view;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use parking_lot::RwLock;
-use prost::Message as _;
+use parking_lot::{Mutex, RwLock};
 use proto::store::v1 as wire;
 use proto::store::v1::store_server::Store;
 use proto::store::v1::{ReplicaMessages, Requests};
-use subtle::ConstantTimeEq;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
-use tonic::metadata::{MetadataMap, MetadataValue};
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming};
 
 pub(super) use self::copy::CopyParts;
-use self::copy::Source;
 use self::link::ReplicaLinks;
+use self::meta::MetaError;
+use self::state::State;
+use self::view::ClusterView;
 use super::peer::Known;
-use super::{Answers, Configure, Service, Setting, serve_peers};
-use crate::client::directory::{GROUP, GROUPS};
+use super::{Answers, Configure, Service, serve_peers};
+use crate::client::directory::GROUP;
 use crate::client::{Directory, PeerCredentials};
-use crate::journal::{DiskError, Open, in_dir};
+use crate::journal::{DiskError, in_dir};
 use crate::node::Node;
 use crate::replication::{
-    Copied, Driver, DriverError, Fetched, Founding, Group, GroupInfo, GroupSettings, GroupsError, Leadership,
-    LogDisk, ReplicaHandle, ReplicaStatus,
+    Change, Driver, DriverError, Founding, GroupId, Groups, GroupsError, LogDisk, ReplicaStatus,
 };
 use crate::spans::Sink;
-use crate::topology::{InvalidMap, SlotMap};
-
-/// How long peers have to finish what they have begun before a leadership is handed over.
-const DRAIN: Duration = Duration::from_secs(5);
-/// How long the others have to take it.
-const HAND_OVER: Duration = Duration::from_secs(2);
-/// The pause before a leader tries again to serve its group.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// What the program adds to a node while the node leads its group.
 pub trait Companion: Send + Sync + 'static {
@@ -81,8 +73,6 @@ pub enum ProcessError {
     Disk(DiskError),
     /// What says which cluster it belongs to.
     Groups(GroupsError),
-    /// The slot map.
-    Map(InvalidMap),
     /// The replicated logs.
     Driver(DriverError),
 }
@@ -91,8 +81,8 @@ impl fmt::Display for ProcessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ProcessError::Disk(error) => error.fmt(f),
+            ProcessError::Groups(removed @ GroupsError::Removed { .. }) => removed.fmt(f),
             ProcessError::Groups(error) => write!(f, "the record of the cluster is damaged: {error}"),
-            ProcessError::Map(error) => error.fmt(f),
             ProcessError::Driver(error) => error.fmt(f),
         }
     }
@@ -100,18 +90,26 @@ impl fmt::Display for ProcessError {
 
 impl std::error::Error for ProcessError {}
 
+/// The directory of the logs among those of the groups.
+const LOG: &str = "log";
+
+/// Where replicas are below a data directory.
+fn replicas_dir(dir: &Path) -> PathBuf {
+    dir.join("replicas")
+}
+
 /// The directory of the replicated logs below a data directory.
-fn log_dir(dir: &std::path::Path) -> PathBuf {
-    dir.join("replicas").join("log")
+fn log_dir(dir: &Path) -> PathBuf {
+    replicas_dir(dir).join(LOG)
 }
 
 /// Whether the process with this data directory belongs to a cluster of replicated groups.
-pub fn is_founded(dir: &std::path::Path) -> bool {
+pub fn is_founded(dir: &Path) -> bool {
     log_dir(dir).exists()
 }
 
 /// The process with this data directory belongs to a cluster from now on.
-pub fn found(dir: &std::path::Path, founding: &Founding) -> Result<(), ProcessError> {
+pub fn found(dir: &Path, founding: &Founding) -> Result<(), ProcessError> {
     let open = in_dir(log_dir(dir));
     let mut disk = LogDisk::open(open().map_err(ProcessError::Disk)?).map_err(ProcessError::Disk)?;
     disk.found(founding.to_record()).map_err(ProcessError::Disk)
@@ -120,139 +118,89 @@ pub fn found(dir: &std::path::Path, founding: &Founding) -> Result<(), ProcessEr
 /// A process with replicas.
 #[derive(Clone)]
 pub struct Process {
-    shared: Arc<Shared>,
+    state: Arc<State>,
 }
-
-struct Shared {
-    settings: ProcessSettings,
-    founding: Founding,
-    map: SlotMap,
-    driver: Arc<Driver>,
-    directory: Arc<Directory>,
-    replicas: HashMap<String, Replica>,
-    stop: watch::Sender<bool>,
-    /// The process ends: nothing is received any more.
-    over: watch::Sender<bool>,
-}
-
-/// A replica in this process.
-struct Replica {
-    info: GroupInfo,
-    handle: ReplicaHandle,
-    /// The service, while it leads.
-    leading: RwLock<Option<Service>>,
-}
-
-/// Replicas at work.
-pub struct Running(JoinSet<()>);
 
 impl Process {
     /// Reads what the data directory holds and takes part in its groups. Needs a runtime.
-    pub fn start(settings: ProcessSettings) -> Result<(Process, Running), ProcessError> {
+    pub fn start(settings: ProcessSettings) -> Result<Process, ProcessError> {
         let disk = in_dir(log_dir(&settings.dir))().map_err(ProcessError::Disk)?;
-        let disk = LogDisk::open(disk).map_err(ProcessError::Disk)?;
+        let mut disk = LogDisk::open(disk).map_err(ProcessError::Disk)?;
         let record = disk.founding().unwrap_or_default();
         let founding = Founding::from_record(record).map_err(ProcessError::Groups)?;
-        let map = founding.groups.slot_map().map_err(ProcessError::Map)?;
-        let links = Arc::new(ReplicaLinks::open(&founding, &settings.credentials));
+        let Founding { groups, process: me } = founding.clone();
+        let is_mine = |id| groups.numbered(id).is_some_and(|group| group.is_on(me));
+        for gone in disk.groups().into_iter().filter(|id| !is_mine(*id)) {
+            disk.forget(gone).map_err(ProcessError::Disk)?;
+        }
+        let view = Arc::new(ClusterView::new(founding));
+        let links = Arc::new(ReplicaLinks::new(view.clone(), settings.credentials.clone()));
         let driver = Driver::start(disk, links.clone(), settings.warn).map_err(ProcessError::Driver)?;
         let driver = Arc::new(driver);
         links.report_to(&driver);
-        let mut replicas = HashMap::new();
-        for info in founding.groups.groups.iter().filter(|group| group.replicas.contains(&founding.process)) {
-            let handle =
-                driver.add(info.id, founding.process, &info.replicas).map_err(ProcessError::Driver)?;
-            let replica = Replica { info: info.clone(), handle, leading: RwLock::default() };
-            replicas.insert(info.name.clone(), replica);
-        }
-        let directory = Arc::new(Directory::of(founding.groups.clone()));
-        let shared = Arc::new(Shared {
+        links.open(&groups);
+        let state = Arc::new(State {
+            directory: Arc::new(Directory::of(groups.clone())),
             settings,
-            directory,
-            founding,
-            map,
+            view,
+            links,
             driver,
-            replicas,
+            replicas: RwLock::new(BTreeMap::new()),
+            meta: RwLock::default(),
+            tasks: Mutex::new(JoinSet::new()),
             stop: watch::Sender::new(false),
             over: watch::Sender::new(false),
         });
-        let mut running = JoinSet::new();
-        for name in shared.replicas.keys().cloned().collect::<Vec<_>>() {
-            running.spawn(take_part(shared.clone(), name));
+        state.delete_former_replicas();
+        for group in groups.all().filter(|group| group.is_on(me)) {
+            // Who founds a group knows its members, who joins it learns of them with its copy of the data.
+            let voters: &[u64] = if groups.version == 1 { &group.replicas } else { &[] };
+            state.begin(group, voters).map_err(ProcessError::Driver)?;
         }
-        Ok((Process { shared }, Running(running)))
+        let following = state.clone().follow_changes();
+        state.tasks.lock().spawn(following);
+        Ok(Process { state })
     }
 
-    /// The groups of the cluster, and which process this one is.
-    pub fn founding(&self) -> &Founding {
-        &self.shared.founding
+    /// Which of the processes of its cluster it is.
+    pub fn number(&self) -> u64 {
+        self.state.view.me
+    }
+
+    /// The groups of the cluster.
+    pub fn groups(&self) -> Arc<Groups> {
+        self.state.view.groups()
     }
 
     /// The nodes of the groups that this process leads at present, with their names.
     pub fn leading(&self) -> Vec<(String, Service)> {
-        let replicas = self.shared.replicas.iter();
-        replicas.filter_map(|(name, replica)| Some((name.clone(), replica.leading.read().clone()?))).collect()
+        let replicas = self.state.replicas.read();
+        let leading = replicas.values();
+        leading.filter_map(|replica| Some((replica.name.clone(), replica.leading.read().clone()?))).collect()
     }
 
     /// The replicas in this process: names of their groups, and how they are.
     pub fn replicas(&self) -> Vec<(String, ReplicaStatus)> {
-        let replicas = self.shared.replicas.iter();
-        let mut all: Vec<_> =
-            replicas.map(|(name, replica)| (name.clone(), replica.handle.status())).collect();
-        all.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        all
+        let replicas = self.state.replicas.read();
+        replicas.values().map(|replica| (replica.name.clone(), replica.handle.status())).collect()
     }
 
-    /// Answers gateways and other processes until `stop` is done; then hands over what it leads and ends. `running` is what
-    /// [`Process::start`] returned.
+    /// Answers gateways and other processes until `stop` is done; then hands over what it leads and ends.
     pub async fn serve(
         self,
         listener: TcpListener,
-        mut running: Running,
         stop: impl Future<Output = ()> + Send,
     ) -> Result<(), tonic::transport::Error> {
-        let shared = self.shared.clone();
-        let tls = shared.settings.credentials.tls.clone();
+        let state = self.state.clone();
+        let tls = state.settings.credentials.tls.clone();
         // The replicas still need their streams while they hand over.
         let ended = async {
             stop.await;
-            let _ = shared.stop.send(true);
-            while running.0.join_next().await.is_some() {}
+            state.end().await;
         };
-        let over = self.shared.clone();
+        let over = self.state.clone();
         let end = move || _ = over.over.send_replace(true);
         serve_peers(self, listener, tls, ended, end).await
-    }
-}
-
-impl Shared {
-    fn has_token(&self, token: &str) -> bool {
-        let known = self.settings.credentials.token.as_ref();
-        known.is_none_or(|known| known.as_bytes().ct_eq(token.as_bytes()).into())
-    }
-
-    /// Refuses a process that does not have the token, or is of another cluster.
-    fn check(&self, token: &str, cluster: u64) -> Result<(), Status> {
-        if !self.has_token(token) {
-            return Err(Status::permission_denied("wrong cluster token"));
-        }
-        if cluster != self.founding.groups.cluster {
-            return Err(Status::failed_precondition("this process belongs to another cluster"));
-        }
-        Ok(())
-    }
-
-    /// The error that says where the groups are.
-    fn elsewhere(&self, why: String) -> Status {
-        let leader = |replica: &Replica| {
-            let process = replica.handle.state().borrow().role.leader?;
-            Some(wire::Leader { group: replica.info.id.0, process })
-        };
-        let leaders = self.replicas.values().filter_map(leader).collect();
-        let groups = wire::Groups { leaders, ..self.founding.groups.to_wire() };
-        let mut metadata = MetadataMap::new();
-        metadata.insert_bin(GROUPS, MetadataValue::from_bytes(&groups.encode_to_vec()));
-        Status::with_metadata(Code::Unavailable, why, metadata)
     }
 }
 
@@ -262,12 +210,12 @@ impl Store for Process {
 
     async fn link(&self, request: Request<Streaming<Requests>>) -> Result<Response<Answers>, Status> {
         let Some(name) = request.metadata().get(GROUP).and_then(|name| name.to_str().ok()) else {
-            return Err(self.shared.elsewhere("this process has several groups: name one".to_owned()));
+            return Err(self.state.elsewhere("this process has several groups: name one".to_owned()));
         };
-        let replica = self.shared.replicas.get(name);
+        let replica = self.state.named(name);
         match replica.and_then(|replica| replica.leading.read().clone()) {
             Some(service) => service.link(request).await,
-            None => Err(self.shared.elsewhere(format!("this process does not lead the group {name}"))),
+            None => Err(self.state.elsewhere(format!("this process does not lead the group {name}"))),
         }
     }
 
@@ -278,27 +226,29 @@ impl Store for Process {
         let known = request.extensions().get::<Known>().cloned().unwrap_or_default();
         let mut frames = request.into_inner();
         let Some(first) = frames.message().await? else { return Ok(Response::new(wire::Done {})) };
-        self.shared.check(&first.token, first.cluster)?;
+        self.state.check(&first.token, first.cluster)?;
         known.set();
-        let groups: BTreeMap<u32, ReplicaHandle> = self
-            .shared
-            .replicas
-            .values()
-            .map(|replica| (replica.info.id.0, replica.handle.clone()))
-            .collect();
-        let me = self.shared.founding.process;
-        let mut over = self.shared.over.subscribe();
-        loop {
-            let frame = tokio::select! {
+        let mine = self.state.view.groups();
+        let is_behind = first.groups.as_ref().is_some_and(|groups| groups.version <= mine.version);
+        if is_behind && mine.process(first.from).is_none() {
+            let why = format!("process {} does not belong to the cluster any more", first.from);
+            return Err(self.state.elsewhere(why));
+        }
+        let mut frame = Some(first);
+        let mut over = self.state.over.subscribe();
+        while let Some(ReplicaMessages { groups, messages, .. }) = frame {
+            if let Some(groups) = groups {
+                self.state.view.hear(&groups);
+            }
+            for wire::ReplicaMessage { group, to, message } in messages {
+                if to == self.state.view.me {
+                    self.state.driver.receive(GroupId(group), message);
+                }
+            }
+            frame = tokio::select! {
                 frame = frames.message() => frame?,
                 _ = over.wait_for(|over| *over) => None,
             };
-            let Some(frame) = frame else { break };
-            for wire::ReplicaMessage { group, to, message } in frame.messages {
-                if let Some(handle) = groups.get(&group).filter(|_| to == me) {
-                    self.shared.driver.receive(handle.group, message);
-                }
-            }
         }
         Ok(Response::new(wire::Done {}))
     }
@@ -308,124 +258,78 @@ impl Store for Process {
     async fn copy(&self, request: Request<wire::CopyRequest>) -> Result<Response<CopyParts>, Status> {
         let known = request.extensions().get::<Known>().cloned().unwrap_or_default();
         let request = request.into_inner();
-        self.shared.check(&request.token, request.cluster)?;
+        self.state.check(&request.token, request.cluster)?;
         known.set();
-        let replica = self.shared.replicas.values().find(|replica| replica.info.id.0 == request.group);
-        let leading = replica.and_then(|replica| Some((replica, replica.leading.read().clone()?)));
-        let Some((replica, service)) = leading else {
+        let replica = self.state.replicas.read().get(&GroupId(request.group)).cloned();
+        // A leader may wait for the very replica that lacks the data before it can serve the group.
+        let leads = replica.filter(|replica| replica.handle.state().borrow().role.leads);
+        let node = leads.and_then(|replica| Some((replica.in_memory()?, replica)));
+        let Some((node, replica)) = node else {
             let why = format!("this process does not lead group {}", request.group);
-            return Err(self.shared.elsewhere(why));
+            return Err(self.state.elsewhere(why));
         };
-        let rate = self.shared.settings.companion.copy_rate();
-        Ok(Response::new(copy::send(service.node(), replica.handle.clone(), rate)))
+        let rate = self.state.settings.companion.copy_rate();
+        Ok(Response::new(copy::send(&node, replica.handle.clone(), rate)))
     }
 
     async fn found(&self, request: Request<wire::FoundCluster>) -> Result<Response<wire::Done>, Status> {
         let request = request.into_inner();
-        if !self.shared.has_token(&request.token) {
+        if !self.state.has_token(&request.token) {
             return Err(Status::permission_denied("wrong cluster token"));
         }
-        let mine = &self.shared.founding;
-        let is_mine = request.process == mine.process
-            && request.groups.is_some_and(|groups| groups == mine.groups.to_wire());
+        let mine = &self.state.view;
+        let known = mine.groups();
+        let is_known = |process: &wire::Process| {
+            known.address(process.id).is_none_or(|address| address == process.address)
+        };
+        let is_mine = request.process == mine.me
+            && request.groups.is_some_and(|groups| {
+                groups.cluster == mine.cluster && groups.processes.iter().all(is_known)
+            });
         match is_mine {
             true => Ok(Response::new(wire::Done {})),
             false => Err(Status::failed_precondition(format!(
-                "this process belongs to the cluster {:016x} already",
-                mine.groups.cluster
+                "this process belongs to the cluster {:016x} already, as process {}",
+                mine.cluster, mine.me
             ))),
         }
     }
-}
 
-/// Takes part in a group to the end of the process.
-async fn take_part(shared: Arc<Shared>, name: String) {
-    let Some(replica) = shared.replicas.get(&name) else { return };
-    let dir = shared.settings.dir.join("replicas").join(&name);
-    if let Err(error) = copy::recover(&dir) {
-        replica.handle.remove();
-        return (shared.settings.warn)(&format!(
-            "the replica of group {name} in this process has ended: {error}"
-        ));
-    }
-    let fetch = Arc::new({
-        let (shared, name, dir) = (shared.clone(), name.clone(), dir.clone());
-        move || -> Fetched { Box::pin(fetch(shared.clone(), name.clone(), dir.clone())) }
-    });
-    let open = Arc::new(move || -> Open { in_dir(dir.clone()) });
-    let settings = GroupSettings { open, fetch, shards: shared.settings.shards, warn: shared.settings.warn };
-    let group = Group::new(settings, replica.handle.clone(), shared.stop.subscribe());
-    let serve = |node, leadership| lead(&shared, replica, node, leadership);
-    if let Err(error) = group.run(serve).await {
-        replica.handle.remove();
-        (shared.settings.warn)(&format!("the replica of group {name} in this process has ended: {error}"));
-    }
-}
-
-/// Gets a copy of the data of a group from its leader.
-async fn fetch(shared: Arc<Shared>, name: String, dir: PathBuf) -> Result<Copied, String> {
-    let Some(replica) = shared.replicas.get(&name) else { return Err("there is no such group".to_owned()) };
-    let leader = replica.handle.state().borrow().role.leader;
-    let leader = leader.filter(|leader| *leader != shared.founding.process);
-    let address = leader.and_then(|leader| shared.founding.groups.address(leader));
-    let Some(address) = address else { return Err("the group has no leader at present".to_owned()) };
-    let credentials = shared.settings.credentials.clone();
-    let request = wire::CopyRequest {
-        token: credentials.token.clone().unwrap_or_default(),
-        cluster: shared.founding.groups.cluster,
-        group: replica.info.id.0,
-    };
-    let source = Source { address: address.to_owned(), credentials, request };
-    let copied = copy::receive(source, dir).await?;
-    (shared.settings.warn)(&format!(
-        "this process lacked data of the group {name}: it was copied from {address}"
-    ));
-    Ok(copied)
-}
-
-/// Serves a group for as long as this process leads it.
-async fn lead(shared: &Shared, replica: &Replica, node: Arc<Node>, mut leadership: Leadership) {
-    let settings = &shared.settings;
-    let warn = |why: &dyn fmt::Display| {
-        (settings.warn)(&format!("the group {} cannot be served: {why}", replica.info.name));
-    };
-    let setting = Setting {
-        credentials: settings.credentials.clone(),
-        clock: settings.clock,
-        configure: settings.companion.configure(&node),
-        sink: settings.sink.clone(),
-        warn: settings.warn,
-        directory: Some(shared.directory.clone()),
-    };
-    let service = match Service::with(node.clone(), setting).await {
-        Ok(service) => service,
-        Err(_) if node.is_deposed() => return,
-        Err(error) => {
-            warn(&error);
-            return sleep(AGAIN).await;
+    async fn change(&self, request: Request<wire::ChangeRequest>) -> Result<Response<wire::Groups>, Status> {
+        let wire::ChangeRequest { token, cluster, change } = request.into_inner();
+        self.state.check(&token, cluster)?;
+        let Some(meta) = self.state.meta.read().clone() else {
+            return Err(self.state.elsewhere("this process does not lead the group meta".to_owned()));
+        };
+        use wire::change_request::Change as Asked;
+        let changed = match change {
+            Some(Asked::Join(wire::Join { address, replaces })) => {
+                meta.join(address, Some(replaces).filter(|address| !address.is_empty())).await
+            }
+            Some(Asked::Leave(address)) => meta.change(&Change::Leave(address)).await,
+            Some(Asked::Replicas(count)) => meta.change(&Change::Replicas(count as usize)).await,
+            Some(Asked::Transfer(wire::Transfer { group, to })) => {
+                meta.change(&Change::Transfer { group, to }).await
+            }
+            Some(Asked::Settled(wire::Settled { group, replicas })) => {
+                meta.change(&Change::Settled { group: GroupId(group), replicas }).await
+            }
+            None => return Err(Status::invalid_argument("this process does not know the change")),
+        };
+        match changed {
+            Ok(groups) => Ok(Response::new(groups.to_wire())),
+            Err(refused @ MetaError::Refused(_)) => Err(Status::failed_precondition(refused.to_string())),
+            Err(error) => Err(Status::aborted(error.to_string())),
         }
-    };
-    let me = shared.map.nodes().iter().position(|node| *node == replica.info.name).unwrap_or_default();
-    if let Err(error) = service.take_place(shared.map.clone(), me) {
-        warn(&error);
-        return sleep(AGAIN).await;
     }
-    *replica.leading.write() = Some(service.clone());
-    let is_leading = tokio::select! {
-        is_leading = leadership.lost() => is_leading,
-        () = settings.companion.background(node) => true,
-    };
-    // From now on peers are sent elsewhere.
-    *replica.leading.write() = None;
-    if is_leading {
-        service.end(false);
-        let until = Instant::now() + DRAIN;
-        while service.streams() > 0 && Instant::now() < until {
-            sleep(Duration::from_millis(5)).await;
+
+    async fn inspect(
+        &self,
+        request: Request<wire::InspectRequest>,
+    ) -> Result<Response<wire::Inspection>, Status> {
+        if !self.state.has_token(&request.into_inner().token) {
+            return Err(Status::permission_denied("wrong cluster token"));
         }
-        let others: Vec<u64> =
-            replica.info.replicas.iter().copied().filter(|id| *id != shared.founding.process).collect();
-        leadership.hand_over(&others, HAND_OVER).await;
+        Ok(Response::new(self.state.inspect()))
     }
-    service.end(true);
 }

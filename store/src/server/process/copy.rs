@@ -189,6 +189,14 @@ pub(super) fn recover(dir: &Path) -> Result<(), DiskError> {
     remove(&copy).map_err(DiskError::io("remove", &copy))
 }
 
+/// Deletes the data of a node, and copies that were not completed.
+pub(super) fn delete(dir: &Path) -> Result<(), DiskError> {
+    for dir in [dir.to_owned(), beside(dir, "new"), beside(dir, "old")] {
+        remove(&dir).map_err(DiskError::io("remove", &dir))?;
+    }
+    Ok(())
+}
+
 fn beside(dir: &Path, suffix: &str) -> PathBuf {
     dir.with_extension(suffix)
 }

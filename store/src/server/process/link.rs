@@ -5,17 +5,19 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use proto::store::v1 as wire;
 use proto::store::v1::store_client::StoreClient;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Status};
 
+use super::view::ClusterView;
 use crate::client::PeerCredentials;
 use crate::client::link::MESSAGE_BYTES;
 use crate::client::way;
-use crate::replication::{Driver, Founding, GroupId, Transport};
+use crate::replication::{Driver, GroupId, Groups, ProcessInfo, Transport};
 
 /// Messages to one process that were not sent yet: more are dropped, as a slow network would.
 const MOST_WAITING: usize = 1024;
@@ -31,30 +33,39 @@ type Message = (GroupId, u64, Bytes);
 
 /// The ways to all other processes of the cluster.
 pub struct ReplicaLinks {
-    queues: BTreeMap<u64, mpsc::Sender<Message>>,
+    queues: RwLock<BTreeMap<u64, mpsc::Sender<Message>>>,
+    view: Arc<ClusterView>,
+    credentials: PeerCredentials,
     /// Set when there is one: processes that cannot be reached are reported to it.
     driver: Arc<Mutex<Weak<Driver>>>,
 }
 
 impl ReplicaLinks {
-    /// Opens a way to each other process, and keeps it open as long as this lives. Needs a runtime.
-    pub fn open(founding: &Founding, credentials: &PeerCredentials) -> ReplicaLinks {
-        let driver = Arc::<Mutex<Weak<Driver>>>::default();
-        let others = founding.groups.processes.iter().filter(|(id, _)| *id != founding.process);
-        let open = |(id, address): &(u64, String)| {
-            let (queue, waiting) = mpsc::channel(MOST_WAITING);
-            let way = Way {
-                process: *id,
-                address: address.clone(),
-                cluster: founding.groups.cluster,
-                credentials: credentials.clone(),
-                groups: founding.groups.groups.iter().map(|group| group.id).collect(),
-                driver: driver.clone(),
-            };
-            tokio::spawn(way.keep_open(waiting));
-            (*id, queue)
-        };
-        ReplicaLinks { queues: others.map(open).collect(), driver }
+    /// Without any way.
+    pub fn new(view: Arc<ClusterView>, credentials: PeerCredentials) -> ReplicaLinks {
+        ReplicaLinks { queues: RwLock::default(), view, credentials, driver: Arc::default() }
+    }
+
+    /// Opens a way to each other process of this list, which is kept open until a list does not have the process any more. Needs a
+    /// runtime.
+    pub fn open(&self, groups: &Groups) {
+        let is_there = |process: &&ProcessInfo| process.id != self.view.me;
+        let mut queues = self.queues.write();
+        queues.retain(|id, _| groups.process(*id).as_ref().is_some_and(is_there));
+        for process in groups.processes.iter().filter(is_there) {
+            queues.entry(process.id).or_insert_with(|| {
+                let (queue, waiting) = mpsc::channel(MOST_WAITING);
+                let way = Way {
+                    process: process.id,
+                    address: process.address.clone(),
+                    view: self.view.clone(),
+                    credentials: self.credentials.clone(),
+                    driver: self.driver.clone(),
+                };
+                tokio::spawn(way.keep_open(waiting));
+                queue
+            });
+        }
     }
 
     /// Reports processes that cannot be reached to this driver.
@@ -65,7 +76,7 @@ impl ReplicaLinks {
 
 impl Transport for ReplicaLinks {
     fn send(&self, group: GroupId, _: u64, to: u64, message: Bytes) {
-        if let Some(queue) = self.queues.get(&to) {
+        if let Some(queue) = self.queues.read().get(&to) {
             // Raft sends again what is lost.
             let _ = queue.try_send((group, to, message));
         }
@@ -76,18 +87,24 @@ impl Transport for ReplicaLinks {
 struct Way {
     process: u64,
     address: String,
-    cluster: u64,
+    view: Arc<ClusterView>,
     credentials: PeerCredentials,
-    groups: Vec<GroupId>,
     driver: Arc<Mutex<Weak<Driver>>>,
 }
 
 impl Way {
     async fn keep_open(self, mut waiting: mpsc::Receiver<Message>) {
         while !waiting.is_closed() {
-            self.run(&mut waiting).await;
+            if let Some(refusal) = self.run(&mut waiting).await {
+                if refusal.code() == Code::NotFound {
+                    self.view.note_without_data(self.process);
+                }
+                if let Some(groups) = way::groups_of(&refusal) {
+                    self.view.hear(&groups);
+                }
+            }
             if let Some(driver) = self.driver.lock().upgrade() {
-                self.groups.iter().for_each(|group| driver.unreachable(*group, self.process));
+                driver.unreachable(self.process);
             }
             // What waited is out of date.
             while waiting.try_recv().is_ok() {}
@@ -95,31 +112,34 @@ impl Way {
         }
     }
 
-    /// One stream, until it breaks or no message comes any more.
-    async fn run(&self, waiting: &mut mpsc::Receiver<Message>) {
-        let Ok(channel) = way::connect(&self.address, self.credentials.tls.as_ref()).await else { return };
+    /// One stream, until it breaks or no message comes any more; what the other process has against it.
+    async fn run(&self, waiting: &mut mpsc::Receiver<Message>) -> Option<Status> {
+        let channel = way::connect(&self.address, self.credentials.tls.as_ref()).await.ok()?;
         let mut client = StoreClient::new(channel).max_encoding_message_size(MESSAGE_BYTES);
         let (frames, outgoing) = mpsc::channel(MOST_FRAMES);
-        let token = self.credentials.token.clone().unwrap_or_default();
-        let first = wire::ReplicaMessages { token, cluster: self.cluster, messages: Vec::new() };
-        if frames.send(first).await.is_err() {
-            return;
-        }
+        let mut groups = self.view.follow();
+        let first = wire::ReplicaMessages {
+            token: self.credentials.token.clone().unwrap_or_default(),
+            cluster: self.view.cluster,
+            from: self.view.me,
+            messages: Vec::new(),
+            groups: Some(groups.borrow_and_update().to_wire()),
+        };
+        frames.send(first).await.ok()?;
         let call = client.replicate(ReceiverStream::new(outgoing));
         let feed = async {
-            while let Some(message) = waiting.recv().await {
-                let mut bytes = message.2.len();
-                let mut messages = vec![message];
-                while bytes < FRAME_BYTES
-                    && let Ok(message) = waiting.try_recv()
-                {
-                    bytes += message.2.len();
-                    messages.push(message);
-                }
-                let message =
-                    |(group, to, message): Message| wire::ReplicaMessage { group: group.0, to, message };
-                let messages = messages.into_iter().map(message).collect();
-                let frame = wire::ReplicaMessages { token: String::new(), cluster: 0, messages };
+            loop {
+                let frame = tokio::select! {
+                    message = waiting.recv() => match message {
+                        Some(message) => frame_of(message, waiting),
+                        None => return,
+                    },
+                    // Its sender lives as long as this.
+                    Ok(()) = groups.changed() => wire::ReplicaMessages {
+                        groups: Some(groups.borrow_and_update().to_wire()),
+                        ..wire::ReplicaMessages::default()
+                    },
+                };
                 if frames.send(frame).await.is_err() {
                     return;
                 }
@@ -127,8 +147,23 @@ impl Way {
         };
         tokio::select! {
             // It ends when it is refused or broken.
-            _ = call => {}
-            () = feed => {}
+            ended = call => ended.err(),
+            () = feed => None,
         }
     }
+}
+
+/// A frame with this message and others that wait.
+fn frame_of(first: Message, waiting: &mut mpsc::Receiver<Message>) -> wire::ReplicaMessages {
+    let mut bytes = first.2.len();
+    let mut messages = vec![first];
+    while bytes < FRAME_BYTES
+        && let Ok(message) = waiting.try_recv()
+    {
+        bytes += message.2.len();
+        messages.push(message);
+    }
+    let message = |(group, to, message): Message| wire::ReplicaMessage { group: group.0, to, message };
+    let messages = messages.into_iter().map(message).collect();
+    wire::ReplicaMessages { messages, ..wire::ReplicaMessages::default() }
 }

@@ -1,0 +1,133 @@
+//! The leader of the group that changes the list of groups: it alone decides which processes and which replicas there are.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::sleep;
+
+use super::state::State;
+use crate::client::members::{self, FoundError};
+use crate::journal::Failure;
+use crate::node::Node;
+use crate::replication::{Change, ChangeError, Groups, GroupsError, ProcessState};
+
+/// The record of the list in the catalog of the group's node.
+const GROUPS: &[u8] = b"groups";
+/// How often it is looked which processes have joined, and which have lost their data.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The list of groups, for the one who may change it.
+pub(super) struct Meta {
+    state: Arc<State>,
+    node: Arc<Node>,
+    groups: Mutex<Arc<Groups>>,
+}
+
+/// Why the list was not changed, or may not have been.
+#[derive(Debug)]
+pub(super) enum MetaError {
+    /// It was not.
+    Refused(ChangeError),
+    /// The process at this address does not join.
+    NotJoined(String, FoundError),
+    /// It may have been: the group has another leader now.
+    Unknown(Failure),
+}
+
+impl fmt::Display for MetaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MetaError::Refused(error) => error.fmt(f),
+            MetaError::NotJoined(address, error) => write!(f, "{address} does not join: {error}"),
+            MetaError::Unknown(failure) => {
+                write!(f, "it is unknown whether the list of groups was changed: {}", failure.detail)
+            }
+        }
+    }
+}
+
+impl Meta {
+    /// The list as the group has it; that of this process if the group has none yet.
+    pub fn open(state: Arc<State>, node: Arc<Node>) -> Result<Meta, GroupsError> {
+        let mut groups = state.view.groups();
+        if let Some((_, record)) = node.records(GROUPS).into_iter().next() {
+            let kept = Groups::from_record(&record)?;
+            if kept.version > groups.version {
+                groups = Arc::new(kept);
+                state.view.offer((*groups).clone());
+            }
+        }
+        Ok(Meta { state, node, groups: Mutex::new(groups) })
+    }
+
+    /// Changes the list; the new list, which all processes get to know.
+    pub async fn change(&self, change: &Change) -> Result<Arc<Groups>, MetaError> {
+        let mut groups = self.groups.lock().await;
+        let changed = groups.changed(change).map_err(MetaError::Refused)?;
+        if changed.version == groups.version {
+            return Ok(groups.clone());
+        }
+        self.node.put_record(GROUPS, &changed.to_record());
+        if let Some(journal) = self.node.journal() {
+            journal.settle(true).await.map_err(MetaError::Unknown)?;
+        }
+        self.state.view.offer(changed.clone());
+        *groups = Arc::new(changed);
+        Ok(groups.clone())
+    }
+
+    /// Lets a process without data join.
+    pub async fn join(&self, address: String, replaces: Option<String>) -> Result<Arc<Groups>, MetaError> {
+        let groups = self.change(&Change::Join { address: address.clone(), replaces }).await?;
+        let id = groups.newest_process;
+        match self.found(&groups, id, &address).await {
+            Ok(()) => self.change(&Change::Joined(id)).await,
+            Err(error) => {
+                self.change(&Change::Withdrawn(id)).await?;
+                Err(MetaError::NotJoined(address, error))
+            }
+        }
+    }
+
+    async fn found(&self, groups: &Groups, id: u64, address: &str) -> Result<(), FoundError> {
+        members::found(address, id, groups, &self.state.settings.credentials).await
+    }
+
+    /// Carries on with what other leaders have begun, and gives processes that have lost their data a new number. Ends when
+    /// the list cannot be changed here any more.
+    pub async fn look_after(&self) {
+        let mut reported = BTreeSet::new();
+        let mut warn = |text: String| {
+            if reported.insert(text.clone()) {
+                (self.state.settings.warn)(&text);
+            }
+        };
+        loop {
+            sleep(LOOK).await;
+            let groups = self.groups.lock().await.clone();
+            let mut changes = Vec::new();
+            for process in groups.processes.iter().filter(|process| process.state == ProcessState::Joining) {
+                match self.found(&groups, process.id, &process.address).await {
+                    Ok(()) => changes.push(Change::Joined(process.id)),
+                    Err(error @ FoundError::Refused(_)) => {
+                        warn(format!("{} does not join the cluster: {error}", process.address));
+                        changes.push(Change::Withdrawn(process.id));
+                    }
+                    // It may come.
+                    Err(FoundError::Lost(_)) => {}
+                }
+            }
+            changes.extend(self.state.view.without_data().into_iter().map(Change::Lost));
+            for change in changes {
+                match self.change(&change).await {
+                    Ok(_) => {}
+                    Err(MetaError::Unknown(_)) => return,
+                    Err(error) => warn(error.to_string()),
+                }
+            }
+        }
+    }
+}

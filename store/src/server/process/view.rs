@@ -1,0 +1,100 @@
+//! What a process knows of its cluster, which others may know better.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use proto::store::v1 as wire;
+use tokio::sync::watch;
+
+use crate::replication::{Founding, Groups};
+
+/// A process belongs to no cluster if it has said so for this long. One that has just joined says so until it has started anew.
+const SURE: Duration = Duration::from_secs(3);
+/// Processes are asked more often than this.
+const RECENTLY: Duration = Duration::from_secs(2);
+
+/// What a process knows of its cluster.
+pub(super) struct ClusterView {
+    /// Which of the processes it is.
+    pub me: u64,
+    /// The cluster.
+    pub cluster: u64,
+    /// The list of groups that is on its disk.
+    groups: watch::Sender<Arc<Groups>>,
+    /// The newest list that it has heard of.
+    offered: watch::Sender<Arc<Groups>>,
+    /// Processes that say that they belong to no cluster: since when, and until when.
+    without_data: Mutex<BTreeMap<u64, (Instant, Instant)>>,
+}
+
+impl ClusterView {
+    pub fn new(founding: Founding) -> ClusterView {
+        let groups = Arc::new(founding.groups);
+        ClusterView {
+            me: founding.process,
+            cluster: groups.cluster,
+            offered: watch::Sender::new(groups.clone()),
+            groups: watch::Sender::new(groups),
+            without_data: Mutex::default(),
+        }
+    }
+
+    /// The list of groups.
+    pub fn groups(&self) -> Arc<Groups> {
+        self.groups.borrow().clone()
+    }
+
+    /// The list of groups, now and when it changes.
+    pub fn follow(&self) -> watch::Receiver<Arc<Groups>> {
+        self.groups.subscribe()
+    }
+
+    /// Another process knows this list of groups. One that is none, or of another cluster, is not believed.
+    pub fn hear(&self, groups: &wire::Groups) {
+        if groups.version > self.offered.borrow().version
+            && let Ok(groups) = Groups::from_wire(groups)
+        {
+            self.offer(groups);
+        }
+    }
+
+    /// This list is to be taken, if it is newer.
+    pub fn offer(&self, groups: Groups) {
+        if groups.cluster == self.cluster {
+            self.offered.send_if_modified(|known| {
+                let is_newer = groups.version > known.version;
+                if is_newer {
+                    *known = Arc::new(groups);
+                }
+                is_newer
+            });
+        }
+    }
+
+    /// The newest list that there is, now and when there is a newer one.
+    pub fn offers(&self) -> watch::Receiver<Arc<Groups>> {
+        self.offered.subscribe()
+    }
+
+    /// The list is on disk.
+    pub fn take(&self, groups: Arc<Groups>) {
+        self.groups.send_replace(groups);
+    }
+
+    /// A process says that it belongs to no cluster.
+    pub fn note_without_data(&self, process: u64) {
+        let mut without_data = self.without_data.lock();
+        without_data.retain(|_, (_, last)| last.elapsed() < RECENTLY);
+        let now = Instant::now();
+        without_data.entry(process).or_insert((now, now)).1 = now;
+    }
+
+    /// The processes that say so.
+    pub fn without_data(&self) -> Vec<u64> {
+        let without_data = self.without_data.lock();
+        let says_so = |(first, last): &(Instant, Instant)| last.elapsed() < RECENTLY && *last - *first > SURE;
+        without_data.iter().filter(|(_, said)| says_so(said)).map(|(process, _)| *process).collect()
+    }
+}
