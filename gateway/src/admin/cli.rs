@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use store::topology::SLOTS;
 
 use crate::admin::offline_tools::Task;
-use crate::admin::{health, reference, topology};
+use crate::admin::{self, health, reference};
 use crate::config::{self, Config, PARAMETERS, ParameterKind, SettingError, Sources};
 use crate::export::metrics;
 use crate::process::certificates::to_ask;
@@ -18,6 +17,7 @@ use crate::process::version;
 use crate::telemetry::counters::Listener;
 
 mod pages;
+mod topology;
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub enum Action {
         /// With these settings.
         config: Box<Config>,
         /// What is to be done.
-        task: topology::Task,
+        task: admin::topology::Task,
     },
     /// Do something with the data of a server that does not run.
     Tool(Task),
@@ -125,7 +125,7 @@ pub fn parse(
         if config.stores.get().is_empty() {
             return Err(UsageError("no store node is given: set --stores HOST:PORT,...".into()));
         }
-        return Ok(Action::Topology { config, task: change(flags) });
+        return Ok(Action::Topology { config, task: topology::task(flags) });
     }
     if part == "health" {
         return health_task(flags, &config).map(Action::Health);
@@ -161,30 +161,6 @@ fn task(matches: &ArgMatches) -> Task {
     }
 }
 
-/// What `moonshard topology` is to do.
-fn change(matches: &ArgMatches) -> topology::Task {
-    let text =
-        |matches: &ArgMatches, name| matches.get_one::<String>(name).cloned().expect("clap requires it");
-    match matches.subcommand() {
-        Some(("move", of)) => {
-            let slots = *of.get_one::<(usize, usize)>("slots").expect("clap requires it");
-            topology::Task::Move { slots, to: text(of, "to") }
-        }
-        Some(("found", of)) => {
-            topology::Task::Found { replicas: *of.get_one::<usize>("replicas").expect("it has a default") }
-        }
-        Some(("add", of)) => topology::Task::Add { node: text(of, "NODE") },
-        Some(("drain", of)) => topology::Task::Drain { node: text(of, "NODE") },
-        Some(("accept", of)) => topology::Task::Accept { node: text(of, "NODE") },
-        Some(("transactions", of)) => topology::Task::Transactions { in_doubt: of.get_flag("in-doubt") },
-        Some(("decide", of)) => topology::Task::Decide {
-            transaction: *of.get_one::<u64>("TRANSACTION").expect("clap requires it"),
-            commit: text(of, "DECISION") == "commit",
-        },
-        _ => topology::Task::Show { json: matches.get_flag("json") },
-    }
-}
-
 /// Whom `moonshard health` asks.
 fn health_task(flags: &ArgMatches, config: &Config) -> Result<health::Task, UsageError> {
     let off = || UsageError("no address to check: set --http HOST:PORT or --grpc HOST:PORT".into());
@@ -213,130 +189,6 @@ fn health_command() -> Command {
                 .long("name")
                 .value_name("HOST")
                 .help("Host name that the server's certificate must have, if it is not the host of the address"),
-        )
-}
-
-/// A text that names no slots.
-#[derive(Debug)]
-struct InvalidSlots;
-
-impl std::error::Error for InvalidSlots {}
-
-impl fmt::Display for InvalidSlots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "expected FIRST-LAST, from 0 to {}", SLOTS - 1)
-    }
-}
-
-/// Slots as `FIRST-LAST`, or one.
-fn slots(text: &str) -> Result<(usize, usize), InvalidSlots> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let number = |text: &str| text.parse().ok().filter(|slot| *slot < SLOTS).ok_or(InvalidSlots);
-    let (first, last) = (number(first)?, number(last)?);
-    if first <= last { Ok((first, last)) } else { Err(InvalidSlots) }
-}
-
-/// `moonshard topology` with its subcommands.
-fn topology_command() -> Command {
-    let parameter = |name: &'static str| {
-        let row = PARAMETERS.iter().find(|row| row.name == name).expect("a parameter");
-        Arg::new(name).long(name).value_name(row.kind.metavar()).global(true)
-    };
-    let node = || Arg::new("NODE").required(true).help("Address of the node, HOST:PORT");
-    let repeated = "Requests are served meanwhile. An interrupted command is completed by running it again.";
-    Command::new("topology")
-        .about("Show or change which store node owns which slots, without downtime")
-        .arg(parameter("stores").help("Store nodes of the cluster; one that is reachable is enough"))
-        .arg(parameter("cluster-token-file").help("File with the secret token of the cluster"))
-        .arg(parameter("tls-stores").help("Whether to connect to them over TLS"))
-        .arg(parameter("tls-ca-cert-file").help("Certificate authorities that their certificates must be signed by"))
-        .arg(parameter("tls-cert-file").help("Client certificate to present"))
-        .arg(parameter("tls-key-file").help("Private key of that certificate"))
-        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).global(true).help("Print JSON"))
-        .subcommand(
-            Command::new("show")
-                .about("Show slots, keys, bytes, epoch and journal lag of each node; the default"),
-        )
-        .subcommand(
-            Command::new("move")
-                .about("Move slots to a node")
-                .after_help(repeated)
-                .arg(
-                    Arg::new("slots")
-                        .long("slots")
-                        .value_name("FIRST-LAST")
-                        .required(true)
-                        .value_parser(slots)
-                        .help("The slots to move, whichever nodes own them"),
-                )
-                .arg(
-                    Arg::new("to")
-                        .long("to")
-                        .value_name("NODE")
-                        .required(true)
-                        .help("Address of the destination, HOST:PORT"),
-                ),
-        )
-        .subcommand(
-            Command::new("add")
-                .about("Add an empty node and move an equal number of slots to it")
-                .after_help(repeated)
-                .arg(node()),
-        )
-        .subcommand(
-            Command::new("drain")
-                .about("Move all slots of a node to the other nodes, after which it can be stopped")
-                .after_help(repeated)
-                .arg(node()),
-        )
-        .subcommand(
-            Command::new("found")
-                .about("Make the processes of --stores, which must have no data, a cluster of replicated groups")
-                .after_help(
-                    "Each process leads one group at first, and each group has replicas on --replicas processes. \
-                     Start gateways afterwards.",
-                )
-                .arg(
-                    Arg::new("replicas")
-                        .long("replicas")
-                        .value_name("COUNT")
-                        .value_parser(clap::value_parser!(usize))
-                        .default_value("3")
-                        .help("Replicas of each group: 1, 3 or 5"),
-                ),
-        )
-        .subcommand(
-            Command::new("accept")
-                .about("Accept a node whose data was lost, with the data that its directory has now, or none")
-                .arg(node()),
-        )
-        .subcommand(
-            Command::new("transactions")
-                .about("List prepared transactions, which hold locks until their coordinator decides")
-                .arg(Arg::new("in-doubt").long("in-doubt").action(ArgAction::SetTrue).help(
-                    "Only transactions in doubt, whose coordinator has been unreachable for 5 seconds",
-                )),
-        )
-        .subcommand(
-            Command::new("decide")
-                .about("Commit or roll back a transaction in doubt whose coordinator is lost")
-                .after_help(
-                    "The coordinator may have decided differently, and some participants may have followed it: then a \
-                     part of the transaction is committed and a part is rolled back. Restart the coordinator with \
-                     its data instead if that is possible.",
-                )
-                .arg(
-                    Arg::new("TRANSACTION")
-                        .required(true)
-                        .value_parser(|text: &str| u64::from_str_radix(text, 16))
-                        .help("Number of the transaction, as transactions shows it"),
-                )
-                .arg(
-                    Arg::new("DECISION")
-                        .required(true)
-                        .value_parser(["commit", "rollback"])
-                        .help("What all participants that wait for the coordinator do"),
-                ),
         )
 }
 
@@ -399,7 +251,7 @@ fn command() -> Command {
             ),
         )
         .subcommand(store())
-        .subcommand(topology_command())
+        .subcommand(topology::command())
         .subcommand(health_command())
         .subcommands(pages::commands())
         .after_help(
@@ -559,7 +411,7 @@ mod tests {
 
     #[test]
     fn topology_has_its_tasks() {
-        use topology::Task;
+        use crate::admin::topology::Task;
         let task = |line: &str| match run(line, &[("MOONSHARD_STORES", "a:1")]) {
             Ok(Action::Topology { config, task }) => (config.stores.get()[0].to_string(), task),
             other => panic!("{line}: {other:?}"),

@@ -1,6 +1,7 @@
 //! `moonshard topology`: which store node has which slots, and how that is changed while all serve.
 
 mod errors;
+pub mod replicas;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -32,6 +33,8 @@ pub enum Task {
         /// How many replicas each group has.
         replicas: usize,
     },
+    /// Show or change processes and replicas.
+    Replicas(replicas::Task),
     /// Move slots to a node.
     Move {
         /// First and last.
@@ -101,6 +104,9 @@ async fn done(config: &Config, task: &Task) -> Result<(), TopologyError> {
         ));
         return Ok(());
     }
+    if let Task::Replicas(task) = task {
+        return replicas::run(&stores, &peer_credentials, task).await;
+    }
     let (map, directory) = look(&stores, &peer_credentials).await?;
     let cluster = Cluster::of(map, directory, peer_credentials.clone());
     for link in cluster.links() {
@@ -108,8 +114,8 @@ async fn done(config: &Config, task: &Task) -> Result<(), TopologyError> {
         let _ = link.connected().await;
     }
     match task {
-        // Done above: there is no cluster before.
-        Task::Found { .. } => Ok(()),
+        // Done above.
+        Task::Found { .. } | Task::Replicas(_) => Ok(()),
         Task::Show { json } => {
             let rows = cluster.members();
             print(&if *json { as_json(cluster.map().epoch(), &rows) } else { as_table(&rows) });
@@ -320,8 +326,13 @@ fn as_table(rows: &[Member]) -> String {
         [row.node.clone(), count, keys, bytes, epoch, lag, in_doubt, clock, up, row.slots.clone()]
     };
     let lines: Vec<[String; 10]> = std::iter::once(head).chain(rows.iter().map(row)).collect();
+    table(&lines)
+}
+
+/// Lines in columns; the first one is the head.
+fn table<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
     let mut text = String::new();
-    for line in &lines {
+    for line in lines {
         let cells = line.iter().enumerate().map(|(at, cell)| {
             let width = lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
             format!("{cell:width$}")

@@ -54,16 +54,15 @@ pub async fn serve(config: &Arc<Config>, dir: PathBuf, beginning: Beginning) -> 
         warn: |text| warn!("{text}"),
         companion: Box::new(OfProgram(config.clone())),
     };
-    let (process, running) = Process::start(settings).map_err(StartError::Replicas)?;
+    let process = Process::start(settings).map_err(StartError::Replicas)?;
     give_back_memory();
-    let founding = process.founding();
-    info!("process {} of the cluster {:016x}", founding.process, founding.groups.cluster);
+    info!("process {} of the cluster {:016x}", process.number(), process.groups().cluster);
     let following = tokio::spawn({
         let certificates = certificates.clone();
         async move { certificates.follow().await }
     });
     let (stop, mut stopped) = tokio::sync::watch::channel(false);
-    let mut serving = tokio::spawn(process.clone().serve(listener, running, async move {
+    let mut serving = tokio::spawn(process.clone().serve(listener, async move {
         let _ = stopped.wait_for(|stop| *stop).await;
     }));
     let (set_ready, ready) = tokio::sync::watch::channel(true);
