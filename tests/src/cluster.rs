@@ -274,12 +274,17 @@ impl TestCluster {
 
     /// So many stores with a group each, of which all groups have three replicas, and gateways.
     pub fn start_replicated(stores: usize, gateways: usize) -> TestCluster {
+        TestCluster::start_founded(stores, gateways, "3")
+    }
+
+    /// The same with another number of replicas.
+    pub fn start_founded(stores: usize, gateways: usize, replicas: &str) -> TestCluster {
         let mut stores: Vec<Member> = (0..stores).map(|_| Member::store(Some("sync"), &[])).collect();
         stores.iter_mut().for_each(Member::start);
         let wires: Vec<Proxy> =
             stores.iter().map(|store| Proxy::start(fixed_listener(), store.address())).collect();
         let addresses: Vec<SocketAddr> = wires.iter().map(Proxy::address).collect();
-        let (code, text) = found(&addresses, "3");
+        let (code, text) = found(&addresses, replicas);
         assert_eq!(code, Some(0), "{text}");
         let mut gateways: Vec<Member> = (0..gateways).map(|_| Member::gateway(&addresses, &[])).collect();
         gateways.iter_mut().for_each(Member::start);
@@ -307,13 +312,37 @@ impl TestCluster {
     }
 }
 
-/// Makes a cluster of processes; what `moonshard topology found` exits with, and what it says.
-pub fn found(addresses: &[SocketAddr], replicas: &str) -> (Option<i32>, String) {
-    let stores: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-    let line = ["topology", "found", "--replicas", replicas, "--stores", &stores.join(",")];
+impl TestCluster {
+    /// Starts a store without data; its address for the others.
+    pub fn add_store(&mut self) -> SocketAddr {
+        let mut store = Member::store(Some("sync"), &[]);
+        store.start();
+        let wire = Proxy::start(fixed_listener(), store.address());
+        let address = wire.address();
+        self.stores.push(store);
+        self.wires.push(wire);
+        address
+    }
+
+    /// Does `moonshard topology` with these arguments; what it exits with, and what it says.
+    pub fn topology(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let stores: Vec<String> = self.wires.iter().map(|wire| wire.address().to_string()).collect();
+        topology(&stores, arguments)
+    }
+}
+
+fn topology(stores: &[String], arguments: &[&str]) -> (Option<i32>, String) {
+    let stores = stores.join(",");
+    let line = [&["topology"], arguments, &["--stores", &stores]].concat();
     let output = command(&line).output().expect("it starts");
     let text = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Makes a cluster of processes; what `moonshard topology found` exits with, and what it says.
+pub fn found(addresses: &[SocketAddr], replicas: &str) -> (Option<i32>, String) {
+    let stores: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    topology(&stores, &["found", "--replicas", replicas])
 }
 
 /// A key with this name that the given one of so many stores has.

@@ -10,6 +10,7 @@ pub mod compare;
 pub mod contents;
 pub mod conversation;
 pub mod corpus;
+pub mod counting;
 pub mod dump;
 pub mod generate;
 pub mod history;

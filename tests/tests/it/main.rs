@@ -24,6 +24,7 @@ mod introspection;
 mod limits;
 mod lock_queues;
 mod long_calls;
+mod membership;
 mod memory_limits;
 mod metrics;
 mod modes;
