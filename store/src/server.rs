@@ -2,6 +2,7 @@
 
 mod admit;
 mod endings;
+mod events;
 mod found;
 mod founding;
 mod handshake;
@@ -126,12 +127,7 @@ impl Service {
             foundings: Foundings::default(),
         };
         let host = Arc::new(host);
-        let weak = Arc::downgrade(&host);
-        host.node.set_audience(Box::new(move |classes, events| {
-            if let Some(host) = weak.upgrade() {
-                host.sessions.send_events(classes, events);
-            }
-        }));
+        events::send_events_of(&host);
         let weak = Arc::downgrade(&host);
         host.node.set_invalidation_listener(Box::new(move |origin, changed| {
             if let Some(host) = weak.upgrade() {

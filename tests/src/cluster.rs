@@ -324,6 +324,29 @@ impl TestCluster {
         address
     }
 
+    /// The groups as `moonshard topology groups --json` shows them.
+    pub fn groups(&self) -> serde_json::Value {
+        let (code, text) = self.topology(&["groups", "--json"]);
+        assert_eq!(code, Some(0), "{text}");
+        serde_json::from_str(&text).expect("it is JSON")
+    }
+
+    /// Which store leads this group.
+    pub fn leader(&self, group: &str) -> usize {
+        let mut leader = None;
+        wait_until("it has a leader", || {
+            let groups = self.groups();
+            let all = groups["groups"].as_array().expect("a list");
+            let of = all.iter().find(|known| known["name"] == *group).expect("it is one of them");
+            let replicas = of["replicas"].as_array().expect("a list");
+            let leads = replicas.iter().find(|replica| replica["role"] == "leader");
+            let address = leads.and_then(|replica| replica["address"].as_str());
+            leader = self.wires.iter().position(|wire| Some(&*wire.address().to_string()) == address);
+            leader.is_some()
+        });
+        leader.expect("it was found")
+    }
+
     /// Does `moonshard topology` with these arguments; what it exits with, and what it says.
     pub fn topology(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let stores: Vec<String> = self.wires.iter().map(|wire| wire.address().to_string()).collect();

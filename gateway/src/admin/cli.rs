@@ -357,8 +357,10 @@ mod tests {
     #[test]
     fn help_of_the_tools() {
         let store = ["store", "store check", "store dump", "store restore"];
-        let topology = ["", " move", " add", " drain", " accept", " transactions", " decide"]
-            .map(|task| format!("topology{task}"));
+        let slots = ["", " move", " add", " drain", " accept", " transactions", " decide"];
+        let replicas = [" found", " groups", " join", " leave", " replace", " replicas", " transfer"];
+        let topology: Vec<String> =
+            slots.iter().chain(&replicas).map(|task| format!("topology{task}")).collect();
         let topology: Vec<&str> = topology.iter().map(String::as_str).collect();
         let lines = [&store[..], &topology, &["health"]].concat();
         let helps: Vec<String> =
@@ -412,6 +414,7 @@ mod tests {
     #[test]
     fn topology_has_its_tasks() {
         use crate::admin::topology::Task;
+        use crate::admin::topology::replicas::Task as Replicas;
         let task = |line: &str| match run(line, &[("MOONSHARD_STORES", "a:1")]) {
             Ok(Action::Topology { config, task }) => (config.stores.get()[0].to_string(), task),
             other => panic!("{line}: {other:?}"),
@@ -426,6 +429,18 @@ mod tests {
             (named(), Task::Add { node: "c:3".to_owned() })
         );
         assert_eq!(task("moonshard topology drain c:3"), (plain(), Task::Drain { node: "c:3".to_owned() }));
+        let of = |task| (plain(), Task::Replicas(task));
+        let joins = |process: &str, replaces: Option<&str>| Replicas::Join {
+            process: process.to_owned(),
+            replaces: replaces.map(str::to_owned),
+        };
+        assert_eq!(task("moonshard topology join c:3"), of(joins("c:3", None)));
+        assert_eq!(task("moonshard topology replace b:2 c:3"), of(joins("c:3", Some("b:2"))));
+        assert_eq!(task("moonshard topology leave c:3"), of(Replicas::Leave { process: "c:3".to_owned() }));
+        assert_eq!(task("moonshard topology replicas 3"), of(Replicas::Replicas { count: 3 }));
+        assert_eq!(task("moonshard topology groups --json"), of(Replicas::Show { json: true }));
+        let transfer = Replicas::Transfer { group: "g0".to_owned(), to: "c:3".to_owned() };
+        assert_eq!(task("moonshard topology transfer g0 c:3"), of(transfer));
         let wrong = [
             "topology",
             "topology --stores a:1 move --slots 9-5 --to c:3",

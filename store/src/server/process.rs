@@ -228,11 +228,14 @@ impl Store for Process {
         let Some(first) = frames.message().await? else { return Ok(Response::new(wire::Done {})) };
         self.state.check(&first.token, first.cluster)?;
         known.set();
-        let mine = self.state.view.groups();
+        let mut lists = self.state.view.follow();
+        let mine = lists.borrow_and_update().clone();
         let is_behind = first.groups.as_ref().is_some_and(|groups| groups.version <= mine.version);
-        if is_behind && mine.process(first.from).is_none() {
-            let why = format!("process {} does not belong to the cluster any more", first.from);
-            return Err(self.state.elsewhere(why));
+        let from = first.from;
+        let removed =
+            || self.state.elsewhere(format!("process {from} does not belong to the cluster any more"));
+        if is_behind && mine.process(from).is_none() {
+            return Err(removed());
         }
         let mut frame = Some(first);
         let mut over = self.state.over.subscribe();
@@ -248,6 +251,10 @@ impl Store for Process {
             frame = tokio::select! {
                 frame = frames.message() => frame?,
                 _ = over.wait_for(|over| *over) => None,
+                // It was removed meanwhile.
+                _ = lists.wait_for(|groups| groups.process(from).is_none() && groups.version > mine.version) => {
+                    return Err(removed());
+                }
             };
         }
         Ok(Response::new(wire::Done {}))

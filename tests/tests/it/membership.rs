@@ -17,13 +17,6 @@ fn refused(cluster: &TestCluster, arguments: &[&str], why: &str) {
     assert!(code == Some(1) && text.contains(why), "{arguments:?}: {code:?}: {text}");
 }
 
-/// The groups as `moonshard topology groups --json` shows them.
-fn groups(cluster: &TestCluster) -> serde_json::Value {
-    let (code, text) = cluster.topology(&["groups", "--json"]);
-    assert_eq!(code, Some(0), "{text}");
-    serde_json::from_str(&text).expect("it is JSON")
-}
-
 /// Which groups have data in a directory.
 fn data_of(store: &Member) -> Vec<String> {
     let entries = std::fs::read_dir(store.data_dir().join("replicas")).expect("it is there");
@@ -68,7 +61,7 @@ fn replicas_are_added_and_processes_come_and_go_under_load() {
     let output = tests::process::command(&flags).output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && text.contains("has no process 1, or not any more"), "{text}");
-    assert_eq!(groups(&cluster)["processes"].as_array().map(Vec::len), Some(3));
+    assert_eq!(cluster.groups()["processes"].as_array().map(Vec::len), Some(3));
 }
 
 #[test]
@@ -108,7 +101,7 @@ fn a_process_that_has_lost_its_disk_is_made_whole() {
         std::fs::remove_dir_all(cluster.stores[1].data_dir()).expect("it is there");
         cluster.stores[1].start();
         wait_until("it has all replicas again", || {
-            let groups = groups(cluster);
+            let groups = cluster.groups();
             let states = groups["processes"].as_array().expect("a list");
             states.iter().all(|process| process["state"] == "active" && process["id"] != 2)
         });
@@ -125,14 +118,10 @@ fn a_process_that_has_lost_its_disk_is_made_whole() {
 fn another_process_leads_when_it_is_to() {
     let cluster = TestCluster::start_replicated(3, 1);
     let addresses: Vec<String> = cluster.wires.iter().map(|wire| wire.address().to_string()).collect();
-    let leads = |address: &str| {
-        let groups = groups(&cluster);
-        let replicas = groups["groups"][0]["replicas"].as_array().expect("a list").clone();
-        replicas.iter().any(|replica| replica["address"] == *address && replica["role"] == "leader")
-    };
-    for address in [&addresses[1], &addresses[2], &addresses[0]] {
+    for at in [1, 2, 0] {
+        let address = &addresses[at];
         done(&cluster, &["transfer", "g0", address], "leads the group g0");
-        assert!(leads(address));
+        wait_until("it leads", || cluster.leader("g0") == at);
         let set = cluster.client(0).call(["SET", &cluster.key(0, "key"), address]);
         assert_eq!(set, Value::Status("OK".into()));
     }
@@ -169,7 +158,10 @@ fn what_cannot_be_changed_is_refused() {
     let other = other.to_string();
     refused(&cluster, &["join", &other], "this process has data, or belongs to a cluster");
     refused(&cluster, &["replace", &own, &other], "this process has data, or belongs to a cluster");
-    let processes = groups(&cluster)["processes"].clone();
-    assert!(processes.as_array().is_some_and(|all| all.iter().all(|process| process["state"] == "active")));
+    wait_until("all are as they were", || {
+        let processes = cluster.groups()["processes"].clone();
+        let is_active = |process: &serde_json::Value| process["state"] == "active";
+        processes.as_array().is_some_and(|all| all.len() == 3 && all.iter().all(is_active))
+    });
     assert_eq!(gateway.client().run("GET key"), Value::Bulk(b"value".to_vec()));
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tests::cluster::{Member, TestCluster, found};
 use tests::counting::{counted, goes_on};
+use tests::proxy::Proxy;
 use tests::{Value, notation, wait_until};
 
 #[test]
@@ -198,4 +199,29 @@ fn fields_expire_in_all_replicas() {
         cluster.stores[at].start();
         goes_on(&cluster);
     }
+}
+
+/// A key is set while the leader cannot reach the others: it alone has the change, and is lost with it.
+#[test]
+fn events_tell_of_nothing_that_a_lost_leader_takes_with_it() {
+    let mut cluster = TestCluster::start_replicated(3, 1);
+    let mut client = cluster.client(0);
+    client.call(["CONFIG", "SET", "notify-keyspace-events", "K$"]);
+    let mut subscriber = cluster.client(0);
+    subscriber.run("PSUBSCRIBE __keyspace*");
+    let keys: Vec<String> = ["lost", "kept"].iter().map(|name| cluster.key(0, name)).collect();
+    let leader = cluster.leader("g0");
+    (0..3).filter(|at| *at != leader).for_each(|at| cluster.wires[at].set_down(true));
+    client.send(["SET", &keys[0], "value"]);
+    // Long enough for the leader to execute it, and not long enough for it to notice.
+    std::thread::sleep(Duration::from_millis(300));
+    cluster.stores[leader].kill();
+    cluster.wires.iter().for_each(Proxy::heal);
+    cluster.wait();
+    wait_until("another one is set", || {
+        cluster.client(0).call(["SET", &keys[1], "value"]) == Value::Status("OK".into())
+    });
+    let event = notation::reply(&subscriber.read());
+    assert!(event.contains("kept"), "{event}");
+    assert_eq!(cluster.client(0).call(["EXISTS", &keys[0]]), Value::Integer(0));
 }

@@ -150,14 +150,14 @@ impl State {
         let (mut offers, mut stop) = (self.view.offers(), self.stop.subscribe());
         async move {
             loop {
+                let groups = offers.borrow_and_update().clone();
+                if groups.version > self.view.groups().version {
+                    self.adopt(groups).await;
+                }
                 tokio::select! {
                     // Their senders live as long as this.
                     _ = offers.changed() => {}
                     _ = stop.wait_for(|stop| *stop) => return,
-                }
-                let groups = offers.borrow_and_update().clone();
-                if groups.version > self.view.groups().version {
-                    self.adopt(groups).await;
                 }
             }
         }
