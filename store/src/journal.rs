@@ -37,6 +37,7 @@ use tokio::sync::{mpsc, watch};
 pub(crate) use self::copying::{CopyPiece, Copying};
 pub use self::disk::{Disk, DiskError, Op, Open, WAY_OUT};
 pub(crate) use self::group::GroupCommit;
+pub use self::group::Reads;
 use self::queue::Queue;
 pub(crate) use self::queue::{Drained, LARGE_RECORD_BYTES};
 pub use self::sled::{Database, in_dir, prepare_process};

@@ -15,7 +15,7 @@ pub use self::offline::{Contents, Examined, examine, fill};
 use self::writer::Writer;
 use crate::journal::load::{self, Judge, Loaded};
 use crate::journal::{
-    Database, Disk, DiskError, Durability, Failure, GroupCommit, Journal, Op, Open, in_dir, unix_ms,
+    Database, Disk, DiskError, Durability, Failure, GroupCommit, Journal, Op, Open, Reads, in_dir, unix_ms,
 };
 use crate::node::Node;
 
@@ -39,10 +39,11 @@ impl Kept {
     pub(crate) fn open_replica(
         open: Open,
         shards: usize,
+        reads: Reads,
         wake: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Kept, DiskError> {
         let disk = open()?;
-        let group = |newest| Some(GroupCommit::new(newest, wake));
+        let group = |newest| Some(GroupCommit::new(newest, reads, wake));
         let (node, writer) = prepare(disk, open, shards, Durability::Sync, group, &mut Err)?;
         Kept::begin(node, writer)
     }

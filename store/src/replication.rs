@@ -24,6 +24,7 @@ mod groups_messages;
 mod log_disk;
 mod members;
 mod placement;
+mod questions;
 
 #[cfg(test)]
 mod tests;

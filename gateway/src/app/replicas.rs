@@ -48,6 +48,7 @@ pub async fn serve(config: &Arc<Config>, dir: PathBuf, beginning: Beginning) -> 
     let settings = ProcessSettings {
         dir,
         shards: config.shards.get_usize(),
+        reads: config.reads.get(),
         credentials,
         clock: unix_ms,
         sink: spans.sink(),

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use script::Instances;
 use store::OnFull;
-use store::journal::Durability;
+use store::journal::{Durability, Reads};
 use store_engine::evict::{Order, Policy};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -142,6 +142,7 @@ macro_rules! choices {
 
 choices! {
     bool { "no" => false, "yes" => true }
+    Reads { "lease" => Reads::Lease, "quorum" => Reads::Quorum }
     Durability { "periodic" => Durability::Periodic, "sync" => Durability::Sync }
     AuthClients {
         "auto" => AuthClients::Auto, "yes" => AuthClients::Yes, "optional" => AuthClients::Optional,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::thread::available_parallelism;
 
 use store::OnFull;
-use store::journal::Durability;
+use store::journal::{Durability, Reads};
 use store_engine::evict::Policy;
 
 use super::choice::{AuthClients, Choice};
@@ -128,6 +128,15 @@ pub static PARAMETERS: &[Parameter] = &[
         live: true,
         doc: "Maximum number of bytes per second that a store process sends to another one to copy the data of a group \
               of replicas.",
+    },
+    Parameter {
+        name: "reads",
+        kind: ParameterKind::Word(Reads::WORDS, |c| &c.reads.place),
+        default: Fallback::Text("lease"),
+        live: false,
+        doc: "How the leader of a group of replicas knows that no other process leads when it answers: lease relies \
+              on clocks that run at about the same speed; quorum asks the other replicas for all answers that wait, which \
+              takes one more round trip.",
     },
     Parameter {
         name: "tls-cert-file",

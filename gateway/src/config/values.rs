@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use script::Instances;
 use store::OnFull;
-use store::journal::Durability;
+use store::journal::{Durability, Reads};
 use store_engine::evict::Policy;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -33,6 +33,7 @@ pub struct Config {
     pub stores: AddressesCell,
     pub cluster_token_file: DirCell,
     pub replica_copy_rate: Number,
+    pub reads: ChoiceCell<Reads>,
     pub tls_cert_file: DirCell,
     pub tls_key_file: DirCell,
     pub tls_ca_cert_file: DirCell,

@@ -19,6 +19,8 @@ pub(crate) struct Lease {
     /// Questions without an answer, and when they were asked.
     asked: VecDeque<(u64, u64)>,
     until_ms: u64,
+    /// The newest question that a majority has answered.
+    answered: u64,
 }
 
 /// More questions are not awaited: the oldest are of no use any more.
@@ -26,7 +28,7 @@ const MOST_ASKED: usize = 32;
 
 impl Default for Lease {
     fn default() -> Lease {
-        Lease { length_ms: LEASE_MS, last: 0, asked: VecDeque::new(), until_ms: 0 }
+        Lease { length_ms: LEASE_MS, last: 0, asked: VecDeque::new(), until_ms: 0, answered: 0 }
     }
 }
 
@@ -46,6 +48,7 @@ impl Lease {
         while let Some((number, asked_ms)) = self.asked.pop_front_if(|(number, _)| *number <= question) {
             if number == question {
                 self.until_ms = self.until_ms.max(asked_ms + self.length_ms);
+                self.answered = number;
             }
         }
     }
@@ -54,6 +57,11 @@ impl Lease {
     pub fn end(&mut self) {
         self.asked.clear();
         self.until_ms = 0;
+    }
+
+    /// The newest question that a majority has answered; 0 if none was.
+    pub fn answered(&self) -> u64 {
+        self.answered
     }
 
     /// Until when it lasts, by the clock that [`Lease::ask`] was given.
@@ -74,9 +82,11 @@ mod tests {
         lease.confirmed(second);
         assert_eq!(lease.until_ms(), 1200 + LEASE_MS);
         lease.confirmed(first);
+        assert_eq!(lease.answered(), second);
         assert_eq!(lease.until_ms(), 1200 + LEASE_MS, "an older question does not shorten it");
         lease.end();
         lease.confirmed(third);
+        assert_eq!(lease.answered(), second);
         assert_eq!(lease.until_ms(), 0, "what was asked before the end does not renew it");
     }
 }

@@ -192,7 +192,7 @@ impl Replica {
         self.raw.tick();
         self.ticks += 1;
         if self.ticks.is_multiple_of(HEARTBEAT_TICKS) && self.role().leads {
-            self.ask_for_lease(now_ms);
+            let _ = self.ask_for_lease(now_ms);
         }
         if self.ticks.is_multiple_of(COPY_TICKS) && self.role().leads {
             for Follower { id, .. } in self.followers().into_iter().filter(|follower| follower.needs_copy) {
@@ -202,13 +202,21 @@ impl Replica {
         self.draw();
     }
 
-    /// Asks the other replicas whether this one still is the leader; a majority that says so renews its lease.
-    pub fn ask_for_lease(&mut self, now_ms: u64) {
-        let raft = &self.raw.raft;
-        if raft.lead_transferee.is_none() && raft.commit_to_current_term() {
-            let question = self.lease.ask(now_ms);
-            self.raw.read_index(question.to_be_bytes().to_vec());
+    /// Asks the other replicas whether this one still is the leader; a majority that says so renews its lease. The number of the
+    /// question, unless this replica is not ready to lead.
+    pub fn ask_for_lease(&mut self, now_ms: u64) -> Option<u64> {
+        if !self.is_ready_to_lead() || self.raw.raft.lead_transferee.is_some() {
+            return None;
         }
+        let question = self.lease.ask(now_ms);
+        self.raw.read_index(question.to_be_bytes().to_vec());
+        Some(question)
+    }
+
+    /// The newest question of [`Replica::ask_for_lease`] that a majority has answered, and with it all before: this replica was the
+    /// leader when it asked.
+    pub fn answered(&self) -> u64 {
+        self.lease.answered()
     }
 
     /// Another replica sent this message.

@@ -2,6 +2,7 @@
 //! too, it may be lost with this machine, and until they confirm it nothing shows that this node still leads.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
@@ -20,8 +21,20 @@ pub(crate) struct GroupProgress {
     pub committed: u64,
     /// Until then no other node can lead the group; milliseconds of [`boot_ms`].
     pub lease_until_ms: u64,
+    /// Up to this question of [`GroupCommit::questions`] a majority has confirmed that this node leads.
+    pub confirmed: u64,
     /// The node does not lead any more, or is about to end: nothing is waited for.
     pub is_lost: bool,
+}
+
+/// How a leader knows that it still leads when it answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reads {
+    /// It has a lease: no other replica can lead until the lease is over.
+    #[default]
+    Lease,
+    /// A majority has said so since the request came.
+    Quorum,
 }
 
 /// The side of a journal that its group sees.
@@ -30,6 +43,10 @@ pub(crate) struct GroupCommit {
     /// The writer sleeps here until the group has what it is about to write.
     committed: Mutex<GroupProgress>,
     changed: Condvar,
+    /// Whether the others are asked for each answer whether this node leads; else the lease is enough.
+    asks: bool,
+    /// How many answers have waited for that.
+    questions: AtomicU64,
     /// Wakes who proposes records to the group.
     wake: Box<dyn Fn() + Send + Sync>,
     proposals: Mutex<Proposals>,
@@ -46,12 +63,14 @@ struct Proposals {
 impl GroupCommit {
     /// Of a node whose group has committed all that it has read from disk. `wake` is called when there are records to be
     /// proposed.
-    pub fn new(newest: u64, wake: Box<dyn Fn() + Send + Sync>) -> GroupCommit {
+    pub fn new(newest: u64, reads: Reads, wake: Box<dyn Fn() + Send + Sync>) -> GroupCommit {
         let progress = GroupProgress { committed: newest, ..GroupProgress::default() };
         GroupCommit {
             progress: watch::Sender::new(progress),
             committed: Mutex::new(progress),
             changed: Condvar::new(),
+            asks: reads == Reads::Quorum,
+            questions: AtomicU64::new(0),
             wake,
             proposals: Mutex::default(),
         }
@@ -96,14 +115,35 @@ impl GroupCommit {
     /// Waits until the group has committed this record, and the node still leads. An error: it does not.
     pub async fn settle(&self, record: u64) -> Result<(), Failure> {
         let mut progress = self.progress.subscribe();
-        let settled =
-            |progress: &GroupProgress| progress.committed >= record && boot_ms() < progress.lease_until_ms;
+        let question = self.ask();
+        let settled = |progress: &GroupProgress| {
+            let leads = match question {
+                Some(question) => progress.confirmed >= question,
+                None => boot_ms() < progress.lease_until_ms,
+            };
+            progress.committed >= record && leads
+        };
         let reached = progress.wait_for(|progress| progress.is_lost || settled(progress)).await;
         // The sender lives as long as this.
         match reached.is_ok_and(|progress| !progress.is_lost) {
             true => Ok(()),
             false => Err(LEADERSHIP_LOST.into()),
         }
+    }
+
+    /// Asks whether this node leads, if the lease is not enough; the number of the question.
+    fn ask(&self) -> Option<u64> {
+        if !self.asks {
+            return None;
+        }
+        let question = self.questions.fetch_add(1, Ordering::Relaxed) + 1;
+        self.wake();
+        Some(question)
+    }
+
+    /// How many questions there are so far.
+    pub fn questions(&self) -> u64 {
+        self.questions.load(Ordering::Relaxed)
     }
 
     /// Waits until the group has committed this record; for the writer. Whether it has.

@@ -21,6 +21,7 @@ use tokio::sync::{oneshot, watch};
 use super::entry;
 use super::group_id::GroupId;
 use super::log_disk::LogDisk;
+use super::questions::Questions;
 use crate::journal::{DiskError, GroupCommit, boot_ms, fail_point};
 use crate::node::Node;
 use crate::random::random;
@@ -361,6 +362,8 @@ struct Driven {
     held: VecDeque<Vec<u8>>,
     /// The node has all records up to this one on its own disk.
     durable: u64,
+    /// Of the node, whether it leads.
+    questions: Questions,
 }
 
 struct Driving {
@@ -413,6 +416,7 @@ impl Driving {
             self.tick(now_ms);
         }
         for driven in self.replicas.values_mut() {
+            driven.ask(now_ms);
             driven.propose()?;
         }
         while self.round()? {}
@@ -434,7 +438,7 @@ impl Driving {
             }
             Command::Lead(group, node, term) => {
                 if let Some(driven) = self.replicas.get_mut(&group) {
-                    driven.leading = Some((node, term));
+                    (driven.leading, driven.questions) = (Some((node, term)), Questions::default());
                 }
             }
             Command::Durable(group, record) => {
@@ -498,7 +502,16 @@ impl Driving {
         let (log, shown) = (replica.log().clone(), Arc::<Shown>::default());
         let handle = ReplicaHandle { group, log, state, shown: shown.clone(), inbox: self.inbox.clone() };
         let (leading, held) = (None, VecDeque::new());
-        let driven = Driven { replica, state: sender, shown, term_of_leader: 0, leading, held, durable: 0 };
+        let driven = Driven {
+            replica,
+            state: sender,
+            shown,
+            term_of_leader: 0,
+            leading,
+            held,
+            durable: 0,
+            questions: Questions::default(),
+        };
         self.replicas.insert(group, driven);
         Ok(handle)
     }
@@ -555,6 +568,16 @@ impl Driven {
         Some((node.journal()?.group()?, *term))
     }
 
+    /// Asks the others whether it leads, if the node wants to know: once for all that wait.
+    fn ask(&mut self, now_ms: u64) {
+        let Some(newest) = self.journal().map(|(group, _)| group.questions()) else { return };
+        if self.questions.are_new(newest)
+            && let Some(number) = self.replica.ask_for_lease(now_ms)
+        {
+            self.questions.passed_on(newest, number);
+        }
+    }
+
     /// Proposes what the node has recorded.
     fn propose(&mut self) -> Result<(), DriverError> {
         let Some((node, _)) = &self.leading else { return Ok(()) };
@@ -598,11 +621,15 @@ impl Driven {
             self.term_of_leader = role.term;
             self.shown.elections.fetch_add(1, Ordering::Relaxed);
         }
+        let confirmed = self.questions.answered(self.replica.answered());
         if let Some((group, term)) = self.journal() {
             if role.leads && role.term == term {
                 let until = self.replica.lease_until_ms();
-                if group.progress().lease_until_ms != until {
-                    group.report(|progress| progress.lease_until_ms = until);
+                let known = group.progress();
+                if known.lease_until_ms != until || known.confirmed != confirmed {
+                    group.report(|progress| {
+                        (progress.lease_until_ms, progress.confirmed) = (until, confirmed);
+                    });
                 }
             } else {
                 self.resign();

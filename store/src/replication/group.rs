@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::driver::{Copied, GroupState, ReplicaHandle};
 use super::entry;
-use crate::journal::{DiskError, Open};
+use crate::journal::{DiskError, Open, Reads};
 use crate::node::Node;
 use crate::persist::Kept;
 
@@ -40,6 +40,8 @@ pub struct GroupSettings {
     pub fetch: Arc<dyn Fn() -> Fetched + Send + Sync>,
     /// How many shards the node has.
     pub shards: usize,
+    /// How it knows that it leads when it answers.
+    pub reads: Reads,
     /// Logs what an operator has to know.
     pub warn: fn(&str),
 }
@@ -186,9 +188,10 @@ impl Group {
     }
 
     async fn open(&self) -> Result<Kept, GroupError> {
-        let (open, shards, replica) = ((self.settings.open)(), self.settings.shards, self.replica.clone());
+        let GroupSettings { open, shards, reads, .. } = &self.settings;
+        let (open, shards, reads, replica) = (open(), *shards, *reads, self.replica.clone());
         let wake = Box::new(move || replica.wake());
-        let opened = spawn_blocking(move || Kept::open_replica(open, shards, wake)).await;
+        let opened = spawn_blocking(move || Kept::open_replica(open, shards, reads, wake)).await;
         opened.map_err(|_| GroupError::Panic)?.map_err(GroupError::Disk)
     }
 

@@ -55,6 +55,8 @@ pub enum ChangeError {
     NoReplica(String, String, String),
     /// The process is leaving.
     Leaving(String),
+    /// This is no address.
+    Address(String),
     /// The process has lost its data, and no other one has a replica of this group.
     OnlyReplica(u64, String),
     /// The result would be no list of groups.
@@ -75,6 +77,7 @@ impl fmt::Display for ChangeError {
                 write!(f, "the group {group} has no replica on {address}; its replicas are on {replicas}")
             }
             ChangeError::Leaving(address) => write!(f, "{address} is leaving the cluster"),
+            ChangeError::Address(address) => write!(f, "\"{address}\" is not an address, expected HOST:PORT"),
             ChangeError::OnlyReplica(process, group) => write!(
                 f,
                 "process {process} has lost its data, and the group {group} has no other replica; restore its data-dir from a \
@@ -121,6 +124,10 @@ impl Groups {
     }
 
     fn join(&mut self, address: &str, replaces: Option<&str>) -> Result<(), ChangeError> {
+        let is_address = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
+        if !address.rsplit_once(':').is_some_and(is_address) {
+            return Err(ChangeError::Address(address.to_owned()));
+        }
         if self.at(address).is_ok() {
             return Err(ChangeError::Member(address.to_owned()));
         }
@@ -503,6 +510,11 @@ mod tests {
         );
         assert!(refusal(&groups, Change::Replicas(5)).starts_with("5 replicas need 5 processes"));
         assert_eq!(refusal(&groups, join("store1:1", None)), "store1:1 belongs to the cluster already");
-        assert!(groups.changed(&join("", None)).is_err());
+        for wrong in ["", "store4", ":1", "store4:http"] {
+            assert_eq!(
+                refusal(&groups, join(wrong, None)),
+                format!("\"{wrong}\" is not an address, expected HOST:PORT")
+            );
+        }
     }
 }

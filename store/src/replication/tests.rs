@@ -21,7 +21,7 @@ use super::{
 };
 use crate::call::ParsedCall;
 use crate::journal::testing::{MemoryDisk, Platter};
-use crate::journal::{CopyPiece, Disk, Open, unix_ms};
+use crate::journal::{CopyPiece, Disk, Open, Reads, unix_ms};
 use crate::node::Node;
 
 const GROUP: GroupId = GroupId(0);
@@ -88,11 +88,16 @@ struct Cluster {
     leading: Arc<Leading>,
     handles: Arc<Handles>,
     processes: Vec<Process>,
+    reads: Reads,
     number: AtomicU64,
 }
 
 impl Cluster {
     fn start() -> Cluster {
+        Cluster::start_reading(Reads::Lease)
+    }
+
+    fn start_reading(reads: Reads) -> Cluster {
         let leading = Arc::new(watch::Sender::new(None));
         let process = |id| Process {
             id,
@@ -106,6 +111,7 @@ impl Cluster {
             leading,
             handles: Arc::default(),
             processes: (1..=MOST).map(process).collect(),
+            reads,
             number: AtomicU64::new(0),
         };
         (0..3).for_each(|at| cluster.start_process(at));
@@ -130,7 +136,8 @@ impl Cluster {
             let data = data.clone();
             Box::new(move || Ok(Box::new(MemoryDisk(data.clone())) as Box<dyn Disk>)) as Open
         });
-        let settings = GroupSettings { open, opened: Arc::new(|_| ()), fetch, shards: 3, warn };
+        let settings =
+            GroupSettings { open, opened: Arc::new(|_| ()), fetch, shards: 3, reads: self.reads, warn };
         let group = Group::new(settings, replica, stop.subscribe());
         let (leading, id) = (self.leading.clone(), *id);
         *running = Some(tokio::spawn(async move {
@@ -241,6 +248,24 @@ fn contents(node: &Arc<Node>) -> BTreeMap<String, String> {
         }
     };
     keys.iter().map(|key| (key.to_string(), shown(key))).collect()
+}
+
+/// A leader that is cut off answers until its lease is over, or, if it is to ask, not at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_to_ask_answers_nothing_without_a_majority() {
+    for reads in [Reads::Lease, Reads::Quorum] {
+        let cluster = Cluster::start_reading(reads);
+        let (leader, node) = cluster.leader(None).await;
+        let journal = node.journal().expect("it has one");
+        timeout(LONG, journal.settle(false)).await.expect("it is answered").expect("it leads");
+        let others = VOTERS.into_iter().filter(|id| *id != leader);
+        cluster.wires.cut.lock().extend(others.flat_map(|id| [(id, leader), (leader, id)]));
+        // Answers that are on their way still count.
+        sleep(Duration::from_millis(50)).await;
+        let settled = timeout(LONG, journal.settle(false)).await.expect("it is decided");
+        assert_eq!(settled.is_ok(), reads == Reads::Lease);
+        cluster.wires.cut.lock().clear();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

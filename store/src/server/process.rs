@@ -31,7 +31,7 @@ use super::peer::Known;
 use super::{Answers, Configure, Service, serve_peers};
 use crate::client::directory::GROUP;
 use crate::client::{Directory, PeerCredentials};
-use crate::journal::{DiskError, in_dir};
+use crate::journal::{DiskError, Reads, in_dir};
 use crate::node::Node;
 use crate::replication::{
     Change, Driver, DriverError, Founding, GroupId, Groups, GroupsError, LogDisk, ReplicaStatus,
@@ -54,6 +54,8 @@ pub struct ProcessSettings {
     pub dir: PathBuf,
     /// How many shards a node has.
     pub shards: usize,
+    /// How a leader knows that it still leads when it answers.
+    pub reads: Reads,
     /// What peers have to know and to have.
     pub credentials: PeerCredentials,
     /// Returns the Unix time in milliseconds.

@@ -54,7 +54,8 @@ pub(super) async fn take_part(state: Arc<State>, replica: Arc<Replica>) {
     let open = Arc::new(move || -> Open { in_dir(dir.clone()) });
     // The list of groups is small.
     let shards = if replica.id == GroupId::META { 1 } else { settings.shards };
-    let group_settings = GroupSettings { open, opened, fetch, shards, warn: settings.warn };
+    let group_settings =
+        GroupSettings { open, opened, fetch, shards, reads: settings.reads, warn: settings.warn };
     let group = Group::new(group_settings, replica.handle.clone(), replica.stop.subscribe());
     if let Err(error) = group.run(|node, leadership| lead(&state, &replica, node, leadership)).await {
         failed(&error);
