@@ -31,7 +31,7 @@ help: ## Show this list
 run: build ## Build and serve on 127.0.0.1:6379 (ARGS="--help" shows the options)
 	@exec $(TARGET)/release/moonshard $(ARGS)
 
-cluster: build ## Run 3 store nodes and 2 gateways on this machine, data in ./data-cluster
+cluster: build ## Run 3 store nodes with 3 replicas and 2 gateways on this machine, data in ./data-cluster
 	@exec deploy/cluster.sh $(abspath $(TARGET))/release/moonshard
 
 build: zig console docs ## Build target/release/moonshard in a few minutes
