@@ -173,11 +173,17 @@ fn load(client: &mut Client, script: &str) -> String {
 
 /// Calls that are sent together.
 const BATCH: u64 = 100;
-/// One way of calling the script is tried with every fuel, the others with each of so many.
+/// One way of calling the script is tried with more values than the others, by so many times.
 const FEWER: usize = 3;
 
-/// Tries each `step`th fuel.
-fn hold_with_fuels(instances: &str, way: Way, step: usize) {
+/// One of so many values is tried. Between two of them few instructions are executed, seldom a call; `make fuel-sweep` tries all.
+fn step() -> usize {
+    std::env::var("MOONSHARD_FUEL_STEP").map_or(4, |step| step.parse().expect("a number"))
+}
+
+/// Tries each value of fuel that is so many steps from the last one.
+fn hold_with_fuels(instances: &str, way: Way, steps: usize) {
+    let step = step() * steps;
     let server = TestServer::start(&[FLAGS, &["--script-instances", instances]].concat());
     let mut sweep = Sweep::new(&server, way);
     let endless = load(&mut sweep.client, ENDLESS);
