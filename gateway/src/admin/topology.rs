@@ -1,10 +1,10 @@
 //! `moonshard topology`: which store node has which slots, and how that is changed while all serve.
 
 mod errors;
+mod output;
 pub mod replicas;
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use store::client::{
 use store::topology::{NodeId, SLOTS, SlotMap};
 
 use self::errors::{StillNeeded, TopologyError};
+use self::output::{print, table};
 use super::runtime;
 use crate::config::{Address, Config};
 use crate::process::certificates::Certificates;
@@ -287,11 +288,6 @@ async fn patiently(
     }
 }
 
-/// Writes to standard output, which may be closed.
-fn print(text: &str) {
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
-}
-
 fn as_list(transactions: &[PreparedTransaction]) -> String {
     let line = |prepared: &PreparedTransaction| {
         let PreparedTransaction { transaction, node, coordinator, in_doubt_ms, keys, count, .. } = prepared;
@@ -327,21 +323,6 @@ fn as_table(rows: &[Member]) -> String {
     };
     let lines: Vec<[String; 10]> = std::iter::once(head).chain(rows.iter().map(row)).collect();
     table(&lines)
-}
-
-/// Lines in columns; the first one is the head.
-fn table<const COLUMNS: usize>(lines: &[[String; COLUMNS]]) -> String {
-    let mut text = String::new();
-    for line in lines {
-        let cells = line.iter().enumerate().map(|(at, cell)| {
-            let width = lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
-            format!("{cell:width$}")
-        });
-        let cells: Vec<String> = cells.collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 fn as_json(epoch: u64, rows: &[Member]) -> String {

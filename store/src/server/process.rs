@@ -1,16 +1,17 @@
 //! A process with replicas of groups: it serves the groups that it leads, and sends peers to the leaders of the others.
 
+mod adopt;
 mod copy;
 mod link;
 mod meta;
 mod replica;
+mod settings;
 mod state;
 mod view;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::pin::Pin;
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -25,48 +26,18 @@ use tonic::{Request, Response, Status, Streaming};
 pub(super) use self::copy::CopyParts;
 use self::link::ReplicaLinks;
 use self::meta::MetaError;
+use self::settings::log_dir;
+pub use self::settings::{Companion, ProcessSettings};
 use self::state::State;
 use self::view::ClusterView;
 use super::peer::Known;
-use super::{Answers, Configure, Service, serve_peers};
+use super::{Answers, Service, serve_peers};
+use crate::client::Directory;
 use crate::client::directory::GROUP;
-use crate::client::{Directory, PeerCredentials};
-use crate::journal::{DiskError, Reads, in_dir};
-use crate::node::Node;
+use crate::journal::{DiskError, in_dir};
 use crate::replication::{
     Change, Driver, DriverError, Founding, GroupId, Groups, GroupsError, LogDisk, ReplicaStatus,
 };
-use crate::spans::Sink;
-
-/// What the program adds to a node while the node leads its group.
-pub trait Companion: Send + Sync + 'static {
-    /// Applies the configuration to the node; returns what changes it.
-    fn configure(&self, node: &Arc<Node>) -> Configure;
-    /// How many bytes per second a copy of a group's data may take on its way to another process.
-    fn copy_rate(&self) -> u64;
-    /// What is done in the background as long as the node leads.
-    fn background(&self, node: Arc<Node>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
-}
-
-/// What a process with replicas is given.
-pub struct ProcessSettings {
-    /// Its data directory.
-    pub dir: PathBuf,
-    /// How many shards a node has.
-    pub shards: usize,
-    /// How a leader knows that it still leads when it answers.
-    pub reads: Reads,
-    /// What peers have to know and to have.
-    pub credentials: PeerCredentials,
-    /// Returns the Unix time in milliseconds.
-    pub clock: fn() -> u64,
-    /// Where spans of traced requests go.
-    pub sink: Option<Sink>,
-    /// Logs what an operator has to know.
-    pub warn: fn(&str),
-    /// What the program adds.
-    pub companion: Box<dyn Companion>,
-}
 
 /// Why a process does not take part in its cluster.
 #[derive(Debug)]
@@ -91,19 +62,6 @@ impl fmt::Display for ProcessError {
 }
 
 impl std::error::Error for ProcessError {}
-
-/// The directory of the logs among those of the groups.
-const LOG: &str = "log";
-
-/// Where replicas are below a data directory.
-fn replicas_dir(dir: &Path) -> PathBuf {
-    dir.join("replicas")
-}
-
-/// The directory of the replicated logs below a data directory.
-fn log_dir(dir: &Path) -> PathBuf {
-    replicas_dir(dir).join(LOG)
-}
 
 /// Whether the process with this data directory belongs to a cluster of replicated groups.
 pub fn is_founded(dir: &Path) -> bool {

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use wire::change_request::Change;
 
 use super::errors::TopologyError;
-use super::{print, table};
+use super::output::{print, table};
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]

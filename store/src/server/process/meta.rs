@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-use super::state::State;
+use super::view::ClusterView;
+use crate::client::PeerCredentials;
 use crate::client::members::{self, FoundError};
 use crate::journal::Failure;
 use crate::node::Node;
@@ -21,7 +22,9 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// The list of groups, for the one who may change it.
 pub(super) struct Meta {
-    state: Arc<State>,
+    view: Arc<ClusterView>,
+    credentials: PeerCredentials,
+    warn: fn(&str),
     node: Arc<Node>,
     groups: Mutex<Arc<Groups>>,
 }
@@ -51,16 +54,21 @@ impl fmt::Display for MetaError {
 
 impl Meta {
     /// The list as the group has it; that of this process if the group has none yet.
-    pub fn open(state: Arc<State>, node: Arc<Node>) -> Result<Meta, GroupsError> {
-        let mut groups = state.view.groups();
+    pub fn open(
+        view: Arc<ClusterView>,
+        credentials: PeerCredentials,
+        warn: fn(&str),
+        node: Arc<Node>,
+    ) -> Result<Meta, GroupsError> {
+        let mut groups = view.groups();
         if let Some((_, record)) = node.records(GROUPS).into_iter().next() {
             let kept = Groups::from_record(&record)?;
             if kept.version > groups.version {
                 groups = Arc::new(kept);
-                state.view.offer((*groups).clone());
+                view.offer((*groups).clone());
             }
         }
-        Ok(Meta { state, node, groups: Mutex::new(groups) })
+        Ok(Meta { view, credentials, warn, node, groups: Mutex::new(groups) })
     }
 
     /// Changes the list; the new list, which all processes get to know.
@@ -74,7 +82,7 @@ impl Meta {
         if let Some(journal) = self.node.journal() {
             journal.settle(true).await.map_err(MetaError::Unknown)?;
         }
-        self.state.view.offer(changed.clone());
+        self.view.offer(changed.clone());
         *groups = Arc::new(changed);
         Ok(groups.clone())
     }
@@ -93,7 +101,7 @@ impl Meta {
     }
 
     async fn found(&self, groups: &Groups, id: u64, address: &str) -> Result<(), FoundError> {
-        members::found(address, id, groups, &self.state.settings.credentials).await
+        members::found(address, id, groups, &self.credentials).await
     }
 
     /// Carries on with what other leaders have begun, and gives processes that have lost their data a new number. Ends when
@@ -102,7 +110,7 @@ impl Meta {
         let mut reported = BTreeSet::new();
         let mut warn = |text: String| {
             if reported.insert(text.clone()) {
-                (self.state.settings.warn)(&text);
+                (self.warn)(&text);
             }
         };
         loop {
@@ -120,7 +128,7 @@ impl Meta {
                     Err(FoundError::Lost(_)) => {}
                 }
             }
-            changes.extend(self.state.view.without_data().into_iter().map(Change::Lost));
+            changes.extend(self.view.without_data().into_iter().map(Change::Lost));
             for change in changes {
                 match self.change(&change).await {
                     Ok(_) => {}

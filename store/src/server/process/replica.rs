@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::copy::{self, Source};
 use super::meta::Meta;
-use super::replicas_dir;
+use super::settings::replicas_dir;
 use super::state::{Replica, State};
 use crate::client::members;
 use crate::journal::{Open, in_dir};
@@ -110,10 +110,11 @@ async fn lead_meta(
     node: Arc<Node>,
     leadership: &mut Leadership,
 ) -> Left {
-    let meta = match Meta::open(state.clone(), node) {
+    let settings = &state.settings;
+    let meta = match Meta::open(state.view.clone(), settings.credentials.clone(), settings.warn, node) {
         Ok(meta) => Arc::new(meta),
         Err(error) => {
-            (state.settings.warn)(&format!("the list of groups cannot be read: {error}"));
+            (settings.warn)(&format!("the list of groups cannot be read: {error}"));
             sleep(AGAIN).await;
             return Left::Leading(None);
         }

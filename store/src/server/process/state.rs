@@ -1,7 +1,6 @@
-//! The replicas of a process, and how they become those that the list of groups wants.
+//! A process with replicas: what it has, and what it says of itself.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
@@ -9,18 +8,18 @@ use prost::Message as _;
 use proto::store::v1 as wire;
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
 use super::link::ReplicaLinks;
 use super::meta::Meta;
+use super::settings::ProcessSettings;
 use super::view::ClusterView;
-use super::{LOG, ProcessSettings, copy, replica, replicas_dir};
 use crate::client::Directory;
 use crate::client::directory::GROUPS;
 use crate::node::Node;
-use crate::replication::{Driver, DriverError, Founding, GroupId, GroupInfo, Groups, ReplicaHandle};
+use crate::replication::{Driver, GroupId, ReplicaHandle};
 use crate::server::Service;
 
 /// A process with replicas.
@@ -51,7 +50,7 @@ pub(super) struct Replica {
     /// Set when it is to hand over what it leads, and to end.
     pub stop: watch::Sender<bool>,
     /// Its sender is gone when the replica has ended.
-    ended: watch::Receiver<()>,
+    pub ended: watch::Receiver<()>,
 }
 
 impl Replica {
@@ -121,121 +120,5 @@ impl State {
             process: self.view.me,
             replicas: self.replicas.read().values().map(report).collect(),
         }
-    }
-
-    /// Takes part in a group that begins with these `voters`; or joins it if there are none.
-    pub fn begin(self: &Arc<Self>, group: &GroupInfo, voters: &[u64]) -> Result<(), DriverError> {
-        let handle = self.driver.add(group.id, self.view.me, voters)?;
-        let (ends, ended) = watch::channel(());
-        let replica = Arc::new(Replica {
-            id: group.id,
-            name: group.name.clone(),
-            handle,
-            node: RwLock::default(),
-            leading: RwLock::default(),
-            stop: watch::Sender::new(*self.stop.borrow()),
-            ended,
-        });
-        self.replicas.write().insert(group.id, replica.clone());
-        let state = self.clone();
-        self.tasks.lock().spawn(async move {
-            replica::take_part(state, replica).await;
-            drop(ends);
-        });
-        Ok(())
-    }
-
-    /// Follows the list of groups as it changes, until the process ends.
-    pub fn follow_changes(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
-        let (mut offers, mut stop) = (self.view.offers(), self.stop.subscribe());
-        async move {
-            loop {
-                let groups = offers.borrow_and_update().clone();
-                if groups.version > self.view.groups().version {
-                    self.adopt(groups).await;
-                }
-                tokio::select! {
-                    // Their senders live as long as this.
-                    _ = offers.changed() => {}
-                    _ = stop.wait_for(|stop| *stop) => return,
-                }
-            }
-        }
-    }
-
-    /// Makes a newer list of groups the one of this process.
-    async fn adopt(self: &Arc<Self>, groups: Arc<Groups>) {
-        let me = self.view.me;
-        let record = Founding { groups: (*groups).clone(), process: me }.to_record();
-        if !self.driver.save(record).await {
-            return;
-        }
-        let was_one = self.view.groups().process(me).is_some();
-        self.view.take(groups.clone());
-        // It is of the same cluster.
-        let _ = self.directory.learn(&groups.to_wire());
-        self.links.open(&groups);
-        if was_one && groups.process(me).is_none() {
-            (self.settings.warn)(
-                "this process does not belong to its cluster any more, and can be stopped: with an empty data-dir it can join \
-                 again",
-            );
-        }
-        let is_mine = |id| groups.numbered(id).is_some_and(|group| group.is_on(me));
-        let gone: Vec<Arc<Replica>> =
-            self.replicas.read().values().filter(|replica| !is_mine(replica.id)).cloned().collect();
-        for replica in gone {
-            self.delete(&replica).await;
-        }
-        for group in groups.all().filter(|group| group.replicas.contains(&me)) {
-            if self.replicas.read().contains_key(&group.id) {
-                continue;
-            }
-            let (state, of) = (self.clone(), group.clone());
-            let begun = spawn_blocking(move || state.begin(&of, &[])).await;
-            if let Ok(Err(error)) = begun {
-                (self.settings.warn)(&format!("the group {} gets no replica here: {error}", group.name));
-            }
-        }
-    }
-
-    /// Ends a replica that the group does not have any more, and deletes its data.
-    async fn delete(&self, replica: &Replica) {
-        replica.stop.send_replace(true);
-        let _ = replica.ended.clone().changed().await;
-        self.replicas.write().remove(&replica.id);
-        if !self.driver.forget(replica.id).await {
-            return;
-        }
-        let dir = replicas_dir(&self.settings.dir).join(&replica.name);
-        let deleted = spawn_blocking(move || copy::delete(&dir)).await;
-        if let Ok(Err(error)) = deleted {
-            (self.settings.warn)(&format!("the data of the group {} is left: {error}", replica.name));
-        }
-    }
-
-    /// Deletes the data of replicas that a process did not come to delete.
-    pub fn delete_former_replicas(&self) {
-        let groups = self.view.groups();
-        let is_mine = |name: &str| groups.named(name).is_some_and(|group| group.is_on(self.view.me));
-        // The directory of the logs is there.
-        for entry in fs::read_dir(replicas_dir(&self.settings.dir)).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-            if name != LOG
-                && !is_mine(name)
-                && let Err(error) = fs::remove_dir_all(&path)
-            {
-                (self.settings.warn)(&format!("the data of the group {name} is left: {error}"));
-            }
-        }
-    }
-
-    /// Hands over what this process leads, and ends all replicas.
-    pub async fn end(&self) {
-        self.stop.send_replace(true);
-        self.replicas.read().values().for_each(|replica| _ = replica.stop.send_replace(true));
-        let mut tasks = std::mem::take(&mut *self.tasks.lock());
-        while tasks.join_next().await.is_some() {}
     }
 }
