@@ -624,6 +624,8 @@ impl Driven {
         let confirmed = self.questions.answered(self.replica.answered());
         if let Some((group, term)) = self.journal() {
             if role.leads && role.term == term {
+                // What is committed comes from its node.
+                self.shown.applied.store(self.replica.log().committed_index(), Ordering::Relaxed);
                 let until = self.replica.lease_until_ms();
                 let known = group.progress();
                 if known.lease_until_ms != until || known.confirmed != confirmed {

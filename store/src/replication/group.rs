@@ -246,7 +246,6 @@ async fn report(replica: ReplicaHandle, node: Arc<Node>) {
         tokio::time::sleep(REPORT).await;
         if let Some(journal) = node.journal() {
             replica.durable(journal.progress().durable);
-            replica.note_applied(replica.log.committed_index());
         }
     }
 }
