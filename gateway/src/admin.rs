@@ -4,6 +4,7 @@ pub mod cli;
 pub mod health;
 pub mod offline_tools;
 pub mod reference;
+pub mod script;
 pub mod topology;
 
 use tokio::runtime::{Builder, Runtime};

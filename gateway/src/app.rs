@@ -123,7 +123,7 @@ async fn run(
     let io = IoThreads::new(io, compute.clone());
     let run_id = spelled(&sha_of(format!("{:?}{}", unix_time(), std::process::id()).as_bytes()));
     let process = Process::new(certificates, io.clone(), resp_addr, run_id);
-    let scripting = Scripting::new(&config, runtime, compute);
+    let scripting = Scripting::new(&config, Arc::new(runtime), compute);
     let registry = Registry::new(crate::commands::table::FAMILIES);
     let server = Server::new(config, storage.store(), registry, scripting, process);
 

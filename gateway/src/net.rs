@@ -5,7 +5,7 @@ mod eval;
 pub mod grpc;
 pub mod http;
 mod report;
-mod request;
+pub mod request;
 pub mod resp;
 mod traced;
 

@@ -35,9 +35,9 @@ pub struct Scripting {
 
 impl Scripting {
     /// Nothing is loaded yet.
-    pub fn new(config: &Arc<Config>, runtime: Runtime<AnyHost>, compute: Handle) -> Scripting {
+    pub fn new(config: &Arc<Config>, runtime: Arc<Runtime<AnyHost>>, compute: Handle) -> Scripting {
         Scripting {
-            runtime: Arc::new(runtime),
+            runtime,
             compute,
             cache: Scripts::new(config.clone()),
             functions: Functions::default(),

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::admin::offline_tools::Task;
-use crate::admin::{self, health, reference};
+use crate::admin::{self, health, reference, script};
 use crate::config::{self, Config, PARAMETERS, ParameterKind, SettingError, Sources};
 use crate::export::metrics;
 use crate::process::certificates::to_ask;
@@ -17,6 +17,7 @@ use crate::process::version;
 use crate::telemetry::counters::Listener;
 
 mod pages;
+mod scripts;
 mod topology;
 
 /// What the command line asks for.
@@ -47,6 +48,8 @@ pub enum Action {
     Tool(Task),
     /// Ask whether a server accepts requests.
     Health(health::Task),
+    /// Run, check, test or measure scripts.
+    Script(script::Task),
     /// Write this to standard output and exit.
     Print(String),
     /// Write the manual pages.
@@ -101,6 +104,7 @@ pub fn parse(
             let name = of.get_one::<String>("PAGE").expect("clap requires it");
             return Ok(Action::Print(reference::page(name).expect("clap knows the pages")));
         }
+        Some(("script", of)) => return Ok(Action::Script(scripts::task(of))),
         Some(("completions", of)) => return Ok(Action::Print(pages::completions(command(), of))),
         Some(("man", of)) => return Ok(Action::Manual { directory: pages::directory(of) }),
         Some(("store", matches)) if matches.subcommand().is_some() => return Ok(Action::Tool(task(matches))),
@@ -253,6 +257,7 @@ fn command() -> Command {
         .subcommand(store())
         .subcommand(topology::command())
         .subcommand(health_command())
+        .subcommand(scripts::command())
         .subcommands(pages::commands())
         .after_help(
             "Every option can also be set by an environment variable (--script-fuel is MOONSHARD_SCRIPT_FUEL) \
@@ -362,7 +367,9 @@ mod tests {
         let topology: Vec<String> =
             slots.iter().chain(&replicas).map(|task| format!("topology{task}")).collect();
         let topology: Vec<&str> = topology.iter().map(String::as_str).collect();
-        let lines = [&store[..], &topology, &["health"]].concat();
+        let script =
+            ["script", "script run", "script dry-run", "script check", "script test", "script bench"];
+        let lines = [&store[..], &topology, &["health"], &script].concat();
         let helps: Vec<String> =
             lines.iter().map(|line| printed(&format!("moonshard {line} --help"))).collect();
         insta::assert_snapshot!(helps.join("\n----\n"));

@@ -14,7 +14,7 @@ mod events;
 mod extract;
 pub(super) mod guard;
 mod health;
-mod json;
+pub mod json;
 mod keys;
 mod problem;
 mod report;

@@ -39,6 +39,7 @@ mod rdb;
 mod replicas;
 mod reply_limits;
 mod rolling;
+mod script_tool;
 mod scripts;
 mod skew;
 mod slow_disk;

@@ -1,0 +1,105 @@
+//! A connection to a server, over RESP3.
+
+use std::io;
+use std::sync::Arc;
+
+use resp::reader::{Progress, Reader};
+use resp::{ReplyLimits, Value};
+use tls::{Protocol, Tls, Wire};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::error::ToolError;
+use super::task::{ServerAddress, read};
+use crate::process::dial::Remote;
+
+/// The variable that has the password, as for redis-cli: a password on the command line would be seen by other users.
+const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
+
+/// How many bytes are read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// A connection on which one request is made at a time.
+pub struct Connection {
+    address: String,
+    wire: Wire,
+    received: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects and authenticates.
+    pub async fn open(server: &ServerAddress) -> Result<Connection, ToolError> {
+        let address = server.address.to_string();
+        let tls = server
+            .tls
+            .clone()
+            .map(Tls::load)
+            .transpose()
+            .map_err(|error| ToolError::new(format_args!("tls: {error}")))?;
+        let remote = Remote { address: address.clone(), name: None, tls: tls.map(Arc::new) };
+        let wire = remote.connect(Protocol::Resp).await;
+        let wire =
+            wire.map_err(|error| ToolError::new(format_args!("cannot connect to {address}: {error}")))?;
+        let mut connection = Connection { address, wire, received: Vec::new() };
+        let user = server.user.as_deref().unwrap_or("default");
+        let password = password(server)?;
+        let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
+        if let Some(password) = &password {
+            hello.extend([b"AUTH", user.as_bytes(), password]);
+        }
+        match connection.call(&hello).await? {
+            Value::Error(text) if password.is_none() && text.starts_with(b"NOAUTH") => {
+                Err(ToolError::new(format_args!(
+                    "{} requires a password: set --password-file FILE or {PASSWORD_VARIABLE}",
+                    connection.address
+                )))
+            }
+            Value::Error(text) => {
+                let text = String::from_utf8_lossy(&text).into_owned();
+                Err(ToolError::new(format_args!("{} refused the connection: {text}", connection.address)))
+            }
+            _ => Ok(connection),
+        }
+    }
+
+    /// Makes a request and waits for its reply.
+    pub async fn call(&mut self, argv: &[&[u8]]) -> Result<Value, ToolError> {
+        let reply = self.exchange(argv).await;
+        reply.map_err(|error| ToolError::new(format_args!("{} did not reply: {error}", self.address)))
+    }
+
+    async fn exchange(&mut self, argv: &[&[u8]]) -> io::Result<Value> {
+        let request = Value::Array(argv.iter().map(|arg| Value::Bulk(arg.to_vec())).collect());
+        let mut bytes = Vec::new();
+        request.write_to(store_engine::Protocol::Resp2, &mut bytes);
+        self.wire.write_all(&bytes).await?;
+        self.wire.flush().await?;
+        let mut reader = Reader::new(ReplyLimits::default());
+        loop {
+            let progress = reader.read(&self.received).map_err(|error| {
+                io::Error::new(io::ErrorKind::InvalidData, format!("this is no reply: {error}"))
+            })?;
+            match progress {
+                Progress::Done { value, consumed } => {
+                    self.received.drain(..consumed);
+                    return Ok(value);
+                }
+                Progress::Incomplete { .. } => {
+                    self.received.reserve(READ_BYTES);
+                    if self.wire.read_buf(&mut self.received).await? == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn password(server: &ServerAddress) -> Result<Option<Vec<u8>>, ToolError> {
+    if let Some(file) = &server.password_file {
+        let text = read(file)?;
+        return Ok(Some(
+            text.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end().to_vec(),
+        ));
+    }
+    Ok(std::env::var(PASSWORD_VARIABLE).ok().filter(|text| !text.is_empty()).map(String::into_bytes))
+}
