@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::cluster::TestCluster;
-use crate::{Client, Value};
+use crate::{Client, SetOnDrop, Value};
 
 /// Counts in two keys of different groups, together.
 const BOTH: &str =
@@ -76,8 +76,10 @@ pub fn counted(cluster: &mut TestCluster, name: &str, happens: impl FnOnce(&mut 
     let client = cluster.client(0);
     let told = std::thread::scope(|scope| {
         let counting = scope.spawn(|| count(client, &own, &both, &over));
+        // Also if what happens fails: the scope waits for the thread.
+        let end = SetOnDrop(&over);
         happens(cluster);
-        over.store(true, Ordering::Relaxed);
+        drop(end);
         counting.join().expect("it does not panic")
     });
     cluster.wait();

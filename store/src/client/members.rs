@@ -6,7 +6,7 @@ use std::time::Duration;
 use proto::store::v1 as wire;
 use proto::store::v1::store_client::StoreClient;
 use tokio::time::{Instant, sleep};
-use tonic::Code;
+use tonic::{Code, Status};
 
 use super::directory::Directory;
 use super::link_error::LinkError;
@@ -61,11 +61,17 @@ pub(crate) async fn found(
     };
     match StoreClient::new(channel).found(request).await {
         Ok(_) => Ok(()),
-        Err(status) if status.code() == Code::Unavailable => {
-            Err(FoundError::Lost(LinkError::Connect(status.message().to_owned())))
-        }
-        Err(status) => Err(FoundError::Refused(status.message().to_owned())),
+        Err(status) if is_answer(&status) => Err(FoundError::Refused(status.message().to_owned())),
+        Err(status) => Err(FoundError::Lost(LinkError::Connect(status.message().to_owned()))),
     }
+}
+
+/// Whether a process refuses; else the connection was lost, or is to a process that has no data.
+fn is_answer(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::FailedPrecondition | Code::Aborted | Code::PermissionDenied | Code::InvalidArgument
+    )
 }
 
 /// What the process at this address knows of its cluster.
@@ -99,9 +105,12 @@ pub async fn change(
             Err(error) => failures.push((address, error)),
             Ok(channel) => match StoreClient::new(channel).change(request.clone()).await {
                 Ok(groups) => return Ok(directory.learn(&groups.into_inner())?),
+                Err(status) if is_answer(&status) => {
+                    return Err(failed(NodeError::Refused(status.message().to_owned())));
+                }
                 Err(status) => match way::groups_of(&status) {
                     Some(groups) => drop(directory.learn(&groups)?),
-                    None => return Err(failed(NodeError::Refused(status.message().to_owned()))),
+                    None => failures.push((address, LinkError::Connect(status.message().to_owned()))),
                 },
             },
         }

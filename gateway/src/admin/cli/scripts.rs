@@ -87,7 +87,7 @@ fn call() -> Vec<Arg> {
             .value_parser(value_parser!(PathBuf))
             .help("The script; - is standard input"),
         words("keys", "KEY", "KEYS of the script"),
-        words("args", "ARG", "ARGV of the script; one that begins with a hyphen is given as --args=-x"),
+        words("args", "ARG", "Arguments of the script; one that begins with a hyphen is given as --args=-x"),
         Arg::new("server")
             .long("server")
             .value_name("HOST:PORT")
