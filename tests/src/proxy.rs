@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::Duration;
 
 /// Passes on what comes to its port, as long as it is told to.
@@ -33,7 +33,7 @@ struct State {
     /// How long everything takes.
     delay: Duration,
     /// Both ends of every open connection.
-    open: Vec<(TcpStream, TcpStream)>,
+    open: Vec<Weak<(TcpStream, TcpStream)>>,
     /// What went to the node on the newest connection, if that is wanted.
     record: Option<Vec<u8>>,
 }
@@ -70,7 +70,8 @@ impl Proxy {
     /// Breaks all connections. How many these were.
     pub fn cut(&self) -> usize {
         let open = std::mem::take(&mut self.wire.state.lock().expect("no panic").open);
-        for (near, far) in &open {
+        let open: Vec<_> = open.iter().filter_map(Weak::upgrade).collect();
+        for (near, far) in open.iter().map(|pair| &**pair) {
             // One that has ended already needs no more.
             let _ = near.shutdown(Shutdown::Both);
             let _ = far.shutdown(Shutdown::Both);
@@ -143,24 +144,28 @@ impl Wire {
         }
         let Ok(far) = TcpStream::connect(self.to) else { return };
         let _ = (near.set_nodelay(true), far.set_nodelay(true));
-        let twice = |stream: &TcpStream| stream.try_clone().expect("a second handle");
+        let pair = Arc::new((near, far));
         let mut state = self.state.lock().expect("no panic");
         if state.down {
             return;
         }
-        state.open.push((twice(&near), twice(&far)));
+        state.open.retain(|pair| pair.strong_count() > 0);
+        state.open.push(Arc::downgrade(&pair));
         if let Some(record) = &mut state.record {
             record.clear();
         }
         drop(state);
-        for (way, from, to) in [(0, twice(&near), twice(&far)), (1, far, near)] {
-            let wire = self.clone();
-            std::thread::spawn(move || wire.pass(way, from, to));
+        for way in [0, 1] {
+            let (wire, pair) = (self.clone(), pair.clone());
+            std::thread::spawn(move || {
+                let (near, far) = &*pair;
+                if way == 0 { wire.pass(way, near, far) } else { wire.pass(way, far, near) }
+            });
         }
     }
 
     /// Passes one way on, to its end.
-    fn pass(&self, way: usize, mut from: TcpStream, mut to: TcpStream) {
+    fn pass(&self, way: usize, mut from: &TcpStream, mut to: &TcpStream) {
         let mut bytes = [0; 64 * 1024];
         while let Ok(count) = from.read(&mut bytes) {
             let state = self.state.lock().expect("no panic");

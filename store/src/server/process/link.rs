@@ -27,6 +27,8 @@ const MOST_FRAMES: usize = 8;
 const FRAME_BYTES: usize = 4 << 20;
 /// The pause between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(100);
+/// The same after a refusal.
+const REFUSED: Duration = Duration::from_millis(500);
 
 /// A message on its way: the group, the replica that it is for, and its bytes.
 type Message = (GroupId, u64, Bytes);
@@ -49,7 +51,10 @@ impl ReplicaLinks {
     /// Opens a way to each other process of this list, which is kept open until a list does not have the process any more. Needs a
     /// runtime.
     pub fn open(&self, groups: &Groups) {
-        let is_there = |process: &&ProcessInfo| process.id != self.view.me;
+        let me = self.view.me;
+        // One that does not belong to the cluster any more has nothing to say to the others.
+        let is_one = groups.process(me).is_some();
+        let is_there = |process: &&ProcessInfo| is_one && process.id != me;
         let mut queues = self.queues.write();
         queues.retain(|id, _| groups.process(*id).as_ref().is_some_and(is_there));
         for process in groups.processes.iter().filter(is_there) {
@@ -95,12 +100,15 @@ struct Way {
 impl Way {
     async fn keep_open(self, mut waiting: mpsc::Receiver<Message>) {
         while !waiting.is_closed() {
+            let mut pause = AGAIN;
             if let Some(refusal) = self.run(&mut waiting).await {
                 if refusal.code() == Code::NotFound {
                     self.view.note_without_data(self.process);
+                    pause = REFUSED;
                 }
                 if let Some(groups) = way::groups_of(&refusal) {
                     self.view.hear(&groups);
+                    pause = REFUSED;
                 }
             }
             if let Some(driver) = self.driver.lock().upgrade() {
@@ -108,7 +116,7 @@ impl Way {
             }
             // What waited is out of date.
             while waiting.try_recv().is_ok() {}
-            sleep(AGAIN).await;
+            sleep(pause).await;
         }
     }
 
