@@ -148,12 +148,16 @@ impl Groups {
     }
 
     fn joined(&mut self, id: u64) -> Result<(), ChangeError> {
+        // One that the cluster was founded with has its replicas, and an operator may have said since who leads them.
+        let has_replicas = self.all().any(|group| group.replicas.contains(&id));
         let Some(process) = self.processes.iter_mut().find(|process| process.id == id) else { return Ok(()) };
         if process.state != ProcessState::Joining {
             return Ok(());
         }
         process.state = ProcessState::Active;
-        let Some(replaced) = process.replaces.take() else { return self.place() };
+        let Some(replaced) = process.replaces.take() else {
+            return if has_replicas { Ok(()) } else { self.place() };
+        };
         for group in self.groups.iter_mut().chain([&mut self.meta]) {
             if let Some(replica) = group.replicas.iter_mut().find(|replica| **replica == replaced) {
                 *replica = id;
