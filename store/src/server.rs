@@ -43,6 +43,7 @@ use tokio::net::TcpListener;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::client::directory::GROUP;
 use crate::client::{Directory, PeerCredentials};
 use crate::client::{link::MESSAGE_BYTES, way::WINDOW_BYTES};
 use crate::node::Node;
@@ -228,11 +229,18 @@ async fn serve_peers(
         .await
 }
 
+/// What a process without replicas says to those who take it for one of a cluster.
+const NO_REPLICAS: &str = "this process belongs to no cluster of replicated groups";
+
 #[tonic::async_trait]
 impl Store for Service {
     type LinkStream = Answers;
 
     async fn link(&self, request: Request<Streaming<Requests>>) -> Result<Response<Answers>, Status> {
+        // A process that has lost its data must not be taken for an empty group.
+        if self.host.directory.is_none() && request.metadata().contains_key(GROUP) {
+            return Err(Status::not_found(NO_REPLICAS));
+        }
         let outbox = Arc::<Outbox>::default();
         let known = request.extensions().get::<Known>().cloned().unwrap_or_default();
         let session = Session::new(self.host.clone(), outbox.clone(), known);
@@ -246,7 +254,7 @@ impl Store for Service {
     ) -> Result<Response<wire::Done>, Status> {
         let first = request.into_inner().message().await?.unwrap_or_default();
         Err(match self.host.is_token(&first.token) {
-            true => Status::not_found("this process belongs to no cluster of replicated groups"),
+            true => Status::not_found(NO_REPLICAS),
             false => Status::permission_denied("wrong cluster token"),
         })
     }
@@ -254,7 +262,7 @@ impl Store for Service {
     type CopyStream = CopyParts;
 
     async fn copy(&self, _: Request<wire::CopyRequest>) -> Result<Response<CopyParts>, Status> {
-        Err(Status::failed_precondition("this node has no replicas"))
+        Err(Status::not_found(NO_REPLICAS))
     }
 
     async fn found(&self, request: Request<wire::FoundCluster>) -> Result<Response<wire::Done>, Status> {
@@ -262,11 +270,11 @@ impl Store for Service {
     }
 
     async fn change(&self, _: Request<wire::ChangeRequest>) -> Result<Response<wire::Groups>, Status> {
-        Err(Status::not_found("this process belongs to no cluster of replicated groups"))
+        Err(Status::not_found(NO_REPLICAS))
     }
 
     async fn inspect(&self, _: Request<wire::InspectRequest>) -> Result<Response<wire::Inspection>, Status> {
-        Err(Status::not_found("this process belongs to no cluster of replicated groups"))
+        Err(Status::not_found(NO_REPLICAS))
     }
 }
 

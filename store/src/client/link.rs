@@ -566,7 +566,7 @@ async fn run(way: &Way, attempt: usize, shared: &Arc<Shared>, handshake: &dyn Li
         state.attempt
     };
     let mut request = tonic::Request::new(Outgoing { shared: shared.clone(), attempt: opened });
-    if way.directory.is_some()
+    if way.directory.as_ref().is_some_and(|directory| directory.is_known())
         && let Ok(name) = way.name.parse()
     {
         request.metadata_mut().insert(GROUP, name);

@@ -15,7 +15,7 @@ use super::{PeerCredentials, way};
 use crate::replication::{Groups, META};
 
 /// How long the leader of the group that makes the changes is looked for.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause between two attempts.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -114,7 +114,7 @@ pub async fn change(
                 },
             },
         }
-        if since.elapsed() > PATIENCE {
+        if since.elapsed() > LEADER_TIMEOUT {
             break;
         }
         sleep(AGAIN).await;

@@ -135,7 +135,7 @@ impl Groups {
         let process = |(id, address): (u64, &String)| ProcessInfo {
             id,
             address: address.clone(),
-            state: ProcessState::Joining,
+            state: ProcessState::Active,
             replaces: None,
         };
         let group = |id, name: String, first: usize| GroupInfo {

@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(next_step(1, &[1, 2, 5], &voting, &others), Step::Change(MemberChange::Remove(6)));
         let voting = members(&[1, 2, 3, 4], &[]);
         assert_eq!(next_step(1, &[1, 2], &voting, &others), Step::Change(MemberChange::Remove(4)));
-        // It leads itself, and nobody else could.
+        // Replica 1 leads, and no other one has caught up.
         assert_eq!(next_step(1, &[2], &members(&[1, 2], &[]), &[follower(2, false)]), Step::Wait);
     }
 }

@@ -148,16 +148,12 @@ impl Groups {
     }
 
     fn joined(&mut self, id: u64) -> Result<(), ChangeError> {
-        // One that the cluster was founded with has its replicas, and an operator may have said since who leads them.
-        let has_replicas = self.all().any(|group| group.replicas.contains(&id));
         let Some(process) = self.processes.iter_mut().find(|process| process.id == id) else { return Ok(()) };
         if process.state != ProcessState::Joining {
             return Ok(());
         }
         process.state = ProcessState::Active;
-        let Some(replaced) = process.replaces.take() else {
-            return if has_replicas { Ok(()) } else { self.place() };
-        };
+        let Some(replaced) = process.replaces.take() else { return self.place() };
         for group in self.groups.iter_mut().chain([&mut self.meta]) {
             if let Some(replica) = group.replicas.iter_mut().find(|replica| **replica == replaced) {
                 *replica = id;
@@ -182,9 +178,7 @@ impl Groups {
                 state => state,
             });
         }
-        if !self.all().any(|group| group.is_on(id)) {
-            self.processes.retain(|process| process.id != id);
-        }
+        self.processes.retain(|process| process.id != id);
     }
 
     fn leave(&mut self, address: &str) -> Result<(), ChangeError> {
@@ -259,13 +253,7 @@ impl Groups {
     /// Gives each group its replicas: those that it has stay where they are, as far as the processes stay and the load is
     /// even.
     fn place(&mut self) -> Result<(), ChangeError> {
-        // A process that the cluster was founded with has its replicas before it is known to have joined.
-        let has_replicas = |id| self.all().any(|group| group.replicas.contains(&id));
-        let is_able = |process: &&ProcessInfo| match process.state {
-            ProcessState::Active => true,
-            ProcessState::Joining => has_replicas(process.id),
-            ProcessState::Leaving | ProcessState::Lost => false,
-        };
+        let is_able = |process: &&ProcessInfo| process.state == ProcessState::Active;
         let able: Vec<u64> = self.processes.iter().filter(is_able).map(|process| process.id).collect();
         let wanted = self.replicas;
         if able.len() < wanted {
@@ -366,11 +354,9 @@ fn uneven(groups: &[GroupInfo], loads: &BTreeMap<u64, usize>) -> Option<(usize, 
 mod tests {
     use super::*;
 
-    /// A cluster whose processes all know it.
     fn cluster(processes: usize, replicas: usize) -> Groups {
         let addresses: Vec<String> = (1..=processes).map(|at| format!("store{at}:1")).collect();
-        let groups = Groups::found(7, &addresses, replicas).expect("enough processes");
-        (1..=processes as u64).fold(groups, |groups, id| after(&groups, Change::Joined(id)))
+        Groups::found(7, &addresses, replicas).expect("enough processes")
     }
 
     fn after(groups: &Groups, change: Change) -> Groups {

@@ -273,13 +273,13 @@ impl Store for Process {
             Some(Asked::Join(wire::Join { address, replaces })) => {
                 meta.join(address, Some(replaces).filter(|address| !address.is_empty())).await
             }
-            Some(Asked::Leave(address)) => meta.change(&Change::Leave(address)).await,
-            Some(Asked::Replicas(count)) => meta.change(&Change::Replicas(count as usize)).await,
+            Some(Asked::Leave(address)) => meta.carry_out(&Change::Leave(address)).await,
+            Some(Asked::Replicas(count)) => meta.carry_out(&Change::Replicas(count as usize)).await,
             Some(Asked::Transfer(wire::Transfer { group, to })) => {
-                meta.change(&Change::Transfer { group, to }).await
+                meta.carry_out(&Change::Transfer { group, to }).await
             }
             Some(Asked::Settled(wire::Settled { group, replicas })) => {
-                meta.change(&Change::Settled { group: GroupId(group), replicas }).await
+                meta.carry_out(&Change::Settled { group: GroupId(group), replicas }).await
             }
             None => return Err(Status::invalid_argument("this process does not know the change")),
         };

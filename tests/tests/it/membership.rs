@@ -82,7 +82,7 @@ fn a_process_that_is_lost_is_replaced() {
         goes_on(cluster);
     });
     told.failed_only_with(&MAY_FAIL);
-    // It comes back, hears that it was replaced, and serves nobody.
+    // It comes back, hears that it was replaced, and serves no requests.
     cluster.stores[2].start();
     wait_until("it hears of it", || {
         cluster.stores[2].server().log().contains("this process does not belong to its cluster any more")

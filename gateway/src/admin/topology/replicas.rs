@@ -1,7 +1,6 @@
 //! Processes and replicas of a cluster of replicated groups: how they are, and how that is changed.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use proto::store::v1 as wire;
@@ -260,7 +259,7 @@ fn as_tables(view: &View) -> String {
             rows.push([group.name.clone(), view.address(process).to_owned(), role.to_owned(), term, lag]);
         }
     }
-    let _ = write!(text, "{}", table(&rows));
+    text.push_str(&table(&rows));
     text
 }
 

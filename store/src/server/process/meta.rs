@@ -27,6 +27,8 @@ pub(super) struct Meta {
     warn: fn(&str),
     node: Arc<Node>,
     groups: Mutex<Arc<Groups>>,
+    /// Held while a request is carried out: the leadership is handed over between two.
+    turn: Mutex<()>,
 }
 
 /// Why the list was not changed, or may not have been.
@@ -68,11 +70,11 @@ impl Meta {
                 view.offer((*groups).clone());
             }
         }
-        Ok(Meta { view, credentials, warn, node, groups: Mutex::new(groups) })
+        Ok(Meta { view, credentials, warn, node, groups: Mutex::new(groups), turn: Mutex::new(()) })
     }
 
     /// Changes the list; the new list, which all processes get to know.
-    pub async fn change(&self, change: &Change) -> Result<Arc<Groups>, MetaError> {
+    async fn change(&self, change: &Change) -> Result<Arc<Groups>, MetaError> {
         let mut groups = self.groups.lock().await;
         let changed = groups.changed(change).map_err(MetaError::Refused)?;
         if changed.version == groups.version {
@@ -87,8 +89,20 @@ impl Meta {
         Ok(groups.clone())
     }
 
+    /// Carries out a request to change the list.
+    pub async fn carry_out(&self, change: &Change) -> Result<Arc<Groups>, MetaError> {
+        let _turn = self.turn.lock().await;
+        self.change(change).await
+    }
+
+    /// Waits until the requests are carried out that were taken.
+    pub async fn drain(&self) {
+        drop(self.turn.lock().await);
+    }
+
     /// Lets a process without data join.
     pub async fn join(&self, address: String, replaces: Option<String>) -> Result<Arc<Groups>, MetaError> {
+        let _turn = self.turn.lock().await;
         let groups = self.change(&Change::Join { address: address.clone(), replaces }).await?;
         let id = groups.newest_process;
         match self.found(&groups, id, &address).await {

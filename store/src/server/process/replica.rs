@@ -126,6 +126,9 @@ async fn lead_meta(
         () = meta.look_after() => Left::Deposed,
     };
     *state.meta.write() = None;
+    if matches!(left, Left::Leading(_)) {
+        meta.drain().await;
+    }
     left
 }
 
@@ -218,7 +221,7 @@ async fn report_settled(state: &State, group: &GroupInfo) {
     // Reported again until the list of groups says so.
     if let Some(meta) = here {
         let settled = Change::Settled { group: group.id, replicas: group.replicas.clone() };
-        let _ = meta.change(&settled).await;
+        let _ = meta.carry_out(&settled).await;
     } else {
         let settled = wire::Settled { group: group.id.0, replicas: group.replicas.clone() };
         let change = wire::change_request::Change::Settled(settled);

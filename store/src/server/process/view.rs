@@ -10,7 +10,8 @@ use tokio::sync::watch;
 
 use crate::replication::{Founding, Groups};
 
-/// A process belongs to no cluster if it has said so for this long. One that has just joined says so until it has started anew.
+/// A process has lost its data if it has said for this long that it belongs to no cluster. One that is just being founded, or
+/// that has just joined and starts its replicas, says so for a moment, too.
 const SURE: Duration = Duration::from_secs(3);
 /// Processes are asked more often than this.
 const RECENTLY: Duration = Duration::from_secs(2);
