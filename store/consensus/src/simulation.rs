@@ -4,10 +4,13 @@
 //! `MOONSHARD_SIMULATION_SEEDS` is how many seeds are tried.
 
 mod disk;
+mod machine;
 mod rules;
+mod service;
 mod world;
 
-use world::{Bug, World};
+use machine::Bug;
+use world::World;
 
 /// Tries a seed; an error says which rule was broken.
 fn run(seed: u64, bug: Option<Bug>) -> Result<World, String> {
@@ -23,7 +26,7 @@ fn seeds() -> u64 {
 #[test]
 fn no_seed_breaks_a_rule() {
     let (mut acknowledged, mut elections, mut restarts, mut reads) = (0, 0, 0, 0);
-    let (mut copies, mut changes) = (0, 0);
+    let (mut copies, mut changes, mut folds) = (0, 0, 0);
     for seed in 0..seeds() {
         let world = run(seed, None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         acknowledged += world.acknowledged();
@@ -32,16 +35,18 @@ fn no_seed_breaks_a_rule() {
         reads += world.reads;
         copies += world.copies;
         changes += world.changes;
+        folds += world.folds;
     }
     // Rules that are never put to the test hold, too.
     assert!(acknowledged > 100 * seeds() && reads > 100 * seeds(), "{acknowledged} writes, {reads} reads");
     assert!(copies > seeds() && changes > 2 * seeds(), "{copies} copies, {changes} changes of members");
+    assert!(folds > 2 * seeds(), "{folds} folds of what was not committed yet");
     assert!(elections > 2 * seeds() && restarts > seeds(), "{elections} elections, {restarts} restarts");
 }
 
 #[test]
 fn each_bug_that_is_put_in_is_found() {
-    for bug in [Bug::VoteNotFlushed, Bug::EntriesNotFlushed, Bug::AnswerBeforeCommit, Bug::LongLease] {
+    for bug in Bug::ALL {
         let found = (0..500).find_map(|seed| Some((seed, run(seed, Some(bug)).err()?)));
         println!("{bug:?}: {found:?}");
         assert!(found.is_some(), "{bug:?} is not found by 500 seeds");

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::service::{Command, Service};
 use crate::{Committed, Position};
 
 /// What was seen so far.
@@ -11,9 +12,14 @@ pub struct Rules {
     leaders: BTreeMap<u64, u64>,
     /// What is committed: term and data of each entry.
     committed: BTreeMap<u64, (u64, Vec<u8>)>,
+    /// What all entries up to one make together; a founder's log begins behind the first.
+    services: BTreeMap<u64, Service>,
     /// Numbers of acknowledged writes.
     acknowledged: BTreeSet<u64>,
 }
+
+/// The entry that no log has.
+const BEFORE_ALL: u64 = 1;
 
 impl Rules {
     /// A replica is the leader of a term: no term has two.
@@ -28,10 +34,39 @@ impl Rules {
     pub fn commits(&mut self, replica: u64, entry: &Committed) -> Result<(), String> {
         let Position { index, term } = entry.position;
         let found = self.committed.entry(index).or_insert_with(|| (term, entry.data.to_vec()));
-        if (found.0, &found.1[..]) == (term, &entry.data[..]) {
-            return Ok(());
+        if (found.0, &found.1[..]) != (term, &entry.data[..]) {
+            return Err(format!(
+                "entry {index} is of term {} and, at replica {replica}, of term {term}",
+                found.0
+            ));
         }
-        Err(format!("entry {index} is of term {} and, at replica {replica}, of term {term}", found.0))
+        self.carry_out()
+    }
+
+    /// Carries out what is committed: a key that a transaction holds is left alone until the transaction is decided.
+    fn carry_out(&mut self) -> Result<(), String> {
+        let (mut last, mut service) = match self.services.last_key_value() {
+            Some((index, service)) => (*index, service.clone()),
+            None => (BEFORE_ALL, Service::default()),
+        };
+        while let Some((_, data)) = self.committed.get(&(last + 1)) {
+            if let Some(command) = Command::from_bytes(data) {
+                service.apply(command)?;
+            }
+            last += 1;
+            self.services.insert(last, service.clone());
+        }
+        Ok(())
+    }
+
+    /// A replica has carried out all up to this entry: all replicas have the same then.
+    pub fn has(&self, replica: u64, index: u64, service: &Service) -> Result<(), String> {
+        match self.services.get(&index) {
+            Some(known) if known != service => {
+                Err(format!("replica {replica} has {service:?} after entry {index}, the others {known:?}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The write of a client was acknowledged: it stays.
@@ -62,7 +97,7 @@ impl Rules {
     }
 }
 
-/// The number of a write; none in an entry of the consensus itself.
+/// The number of a command; none in an entry of the consensus itself.
 pub fn number_of(data: &[u8]) -> Option<u64> {
-    data.try_into().ok().map(u64::from_be_bytes)
+    Command::from_bytes(data).map(|command| command.number)
 }

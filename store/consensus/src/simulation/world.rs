@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use store_engine::random;
 
-use super::disk::Disk;
+use super::machine::{Bug, Machine};
 use super::rules::{Rules, number_of};
+use super::service::{Change, KEYS};
 use crate::{LogChange, LogKey, MemberChange, Outgoing, Replica, Role, Round, Settings, TICK_MS};
 
 /// How long a run is, in virtual milliseconds.
@@ -19,45 +20,6 @@ const QUIET_MS: u64 = 2_000;
 const STEP_MS: u64 = 10;
 /// Machines that may join the group in place of others.
 const SPARE: u64 = 2;
-
-/// A mistake that is put in to see whether it is found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bug {
-    /// A replica votes before the vote is durable.
-    VoteNotFlushed,
-    /// A replica acknowledges entries that are not durable.
-    EntriesNotFlushed,
-    /// The leader answers a write that it has only proposed.
-    AnswerBeforeCommit,
-    /// A lease is twice as long as the shortest election.
-    LongLease,
-}
-
-struct Machine {
-    id: u64,
-    disk: Disk,
-    /// None while it is down.
-    replica: Option<Replica>,
-    up_at: u64,
-    /// Its clock: thousandths of its speed, and when it ticks next by its own time.
-    speed: u64,
-    next_tick: u64,
-    /// Rounds that are written and flushed later: when, their number, and what is sent then.
-    flushing: Vec<(u64, u64, Vec<Outgoing>)>,
-    /// It stands still until then.
-    paused_until: u64,
-    /// The newest write that is committed, as far as it knows.
-    newest: u64,
-    /// The same in its data on disk, which has what its log has dropped.
-    kept: u64,
-    /// Whether it belongs to the group, or has belonged to it.
-    has_joined: bool,
-    /// When the copy is there that it waits for.
-    copied_at: Option<u64>,
-    /// Writes that it proposed in this term and has not answered.
-    proposed: BTreeSet<u64>,
-    role: Role,
-}
 
 struct Message {
     at: u64,
@@ -84,29 +46,15 @@ pub struct World {
     pub reads: u64,
     pub copies: u64,
     pub changes: u64,
+    pub folds: u64,
 }
 
 impl World {
     pub fn new(seed: u64, bug: Option<Bug>) -> World {
         let mut random = seed.wrapping_mul(0x1234_5678_9ABC_DEF1) ^ seed;
         let count = if random::below(&mut random, 3) == 0 { 5 } else { 3 };
-        let machine = |id| Machine {
-            id,
-            disk: Disk::default(),
-            replica: None,
-            up_at: 0,
-            speed: 970 + random::below(&mut random, 61) as u64,
-            next_tick: 0,
-            flushing: Vec::new(),
-            paused_until: 0,
-            newest: 0,
-            kept: 0,
-            has_joined: id <= count,
-            copied_at: None,
-            proposed: BTreeSet::new(),
-            role: Role::default(),
-        };
-        let machines = (1..=count + SPARE).map(machine).collect();
+        let mut machine = |id| Machine::new(id, 970 + random::below(&mut random, 61) as u64, id <= count);
+        let machines = (1..=count + SPARE).map(&mut machine).collect();
         World {
             random,
             bug,
@@ -122,6 +70,7 @@ impl World {
             reads: 0,
             copies: 0,
             changes: 0,
+            folds: 0,
         }
     }
 
@@ -145,7 +94,7 @@ impl World {
         let leader = self.leader().and_then(|at| self.machines[at].replica.as_ref());
         let voters = leader.map(|leader| leader.log().members().voters).unwrap_or_default();
         let mut members = self.machines.iter().filter(|machine| voters.contains(&machine.id));
-        let behind = members.find(|machine| machine.newest < newest);
+        let behind = members.find(|machine| machine.data.newest < newest);
         if voters.len() < self.founders.len() {
             return Err(format!("the voters are {voters:?}"));
         }
@@ -214,6 +163,12 @@ impl World {
             let at = self.below(count) as usize;
             self.shorten(at);
         }
+        if self.chance(20)
+            && let Some(at) = self.leader()
+        {
+            let is_ahead = self.machines[at].fold(self.bug);
+            self.folds += u64::from(is_ahead);
+        }
         if self.chance(60) {
             self.change_members();
         }
@@ -230,14 +185,15 @@ impl World {
     /// A machine drops committed entries of its log, whose writes are in its data then.
     fn shorten(&mut self, at: usize) {
         let fewer = self.below(20);
-        let machine = &mut self.machines[at];
-        let Some(replica) = &mut machine.replica else { return };
-        if machine.paused_until > self.now || !machine.flushing.is_empty() {
+        let (machine, bug) = (&mut self.machines[at], self.bug);
+        if machine.replica.is_none() || machine.paused_until > self.now || !machine.flushing.is_empty() {
             return;
         }
-        // Its data has all that is committed, and is durable.
-        machine.kept = machine.newest;
-        let changes = replica.shorten(replica.log().committed_index().saturating_sub(fewer));
+        machine.fold(bug);
+        // Its data is durable.
+        let kept = machine.kept.index;
+        let Some(replica) = &mut machine.replica else { return };
+        let changes = replica.shorten(kept.min(replica.log().committed_index()).saturating_sub(fewer));
         machine.disk.write(changes);
     }
 
@@ -288,16 +244,18 @@ impl World {
             return Ok(());
         }
         let Some(replica) = &self.machines[leader].replica else { return Ok(()) };
-        // What it has applied.
-        let index = replica.log().committed_index();
-        let newest = self.machines[leader].newest;
-        let entries = replica.log().committed(index, 1).unwrap_or_default();
-        let position = entries.first().map_or_else(|| replica.log().before(), |entry| entry.position);
-        let Some(members) = replica.log().members_at(position.index) else { return Ok(()) };
+        // What it has carried out.
+        let copy = self.machines[leader].data.clone();
+        let (log, index) = (replica.log(), copy.index);
+        if index < log.before().index {
+            return Ok(());
+        }
+        let entries = log.committed(index, 1).unwrap_or_default();
+        let position = entries.first().map_or_else(|| log.before(), |entry| entry.position);
+        let Some(members) = log.members_at(position.index) else { return Ok(()) };
         let machine = &mut self.machines[at];
         let Some(replica) = &mut machine.replica else { return Ok(()) };
-        machine.kept = machine.kept.max(newest);
-        machine.newest = machine.newest.max(newest);
+        (machine.kept, machine.data) = (copy.clone(), copy);
         machine.copied_at = None;
         self.copies += 1;
         replica.copied(position, &members).map_err(|error| format!("replica {}: {error}", machine.id))
@@ -322,6 +280,7 @@ impl World {
             machine.disk.crash(kept);
             machine.flushing.clear();
             machine.proposed.clear();
+            machine.leading = None;
             machine.up_at = now + down;
             self.restarts += 1;
         }
@@ -380,14 +339,10 @@ impl World {
         }
         machine.disk.write(changes);
         machine.disk.flush();
-        machine.newest = machine.kept;
-        let known = replica.log().committed(replica.log().before().index + 1, usize::MAX).unwrap_or_default();
-        for entry in &known {
-            machine.newest = machine.newest.max(number_of(&entry.data).unwrap_or_default());
-        }
         machine.role = Role::default();
         machine.replica = Some(replica);
-        Ok(())
+        machine.read();
+        self.rules.has(machine.id, machine.data.index, &machine.data.service)
     }
 
     /// The time of a machine by its own clock.
@@ -411,6 +366,11 @@ impl World {
             // What another leader has not committed is not answered.
             machine.proposed.clear();
             machine.role = role;
+            if machine.leading.as_ref().is_some_and(|leading| !role.leads || leading.term != role.term) {
+                // Nor is what it has kept in memory.
+                machine.read();
+                self.rules.has(machine.id, machine.data.index, &machine.data.service)?;
+            }
         }
         if role.leads { self.rules.leads(machine.id, role.term) } else { Ok(()) }
     }
@@ -421,13 +381,16 @@ impl World {
         for entry in &committed {
             let id = self.machines[at].id;
             self.rules.commits(id, entry)?;
-            let Some(number) = number_of(&entry.data) else { continue };
             let machine = &mut self.machines[at];
-            machine.newest = machine.newest.max(number);
-            if machine.proposed.remove(&number) {
+            machine.data.take(entry);
+            self.rules.has(id, machine.data.index, &machine.data.service)?;
+            if let Some(number) = number_of(&entry.data)
+                && machine.proposed.remove(&number)
+            {
                 self.rules.acknowledge(number);
             }
         }
+        self.machines[at].keep_committed();
         let votes = changes.iter().any(|change| matches!(change, LogChange::Put(LogKey::State, _)));
         let appends = changes.iter().any(|change| matches!(change, LogChange::Put(LogKey::Entry(_), _)));
         self.machines[at].disk.write(changes);
@@ -498,26 +461,33 @@ impl World {
             let local = self.local(at);
             // Acknowledged before the read.
             let newest = self.rules.newest();
+            let (bug, now) = (self.bug, self.now);
+            let (change, key) = (self.below(10), self.below(KEYS));
             let machine = &mut self.machines[at];
-            let Some(replica) = &mut machine.replica else { continue };
-            if !replica.role().leads {
+            if !machine.lead(bug) {
                 continue;
             }
-            if replica.is_ready_to_lead() && local < replica.lease_until_ms() {
+            let Some(replica) = &machine.replica else { continue };
+            if local < replica.lease_until_ms() {
                 self.reads += 1;
-                if machine.newest < newest {
-                    return Err(format!("replica {} reads {} after {newest}", machine.id, machine.newest));
+                if machine.data.newest < newest {
+                    return Err(format!(
+                        "replica {} reads {} after {newest}",
+                        machine.id, machine.data.newest
+                    ));
                 }
             }
-            if self.now > RUN_MS - QUIET_MS || self.now < self.idle_until {
+            if now > RUN_MS - QUIET_MS || now < self.idle_until {
                 continue;
             }
+            let change = match change {
+                0 => Change::Prepare,
+                1..=3 => Change::Decide,
+                _ => Change::Write,
+            };
             self.number += 1;
-            if replica.propose(self.number.to_be_bytes().to_vec()).is_ok() {
-                machine.proposed.insert(self.number);
-                if self.bug == Some(Bug::AnswerBeforeCommit) {
-                    self.rules.acknowledge(self.number);
-                }
+            if machine.propose(change, self.number, key) && bug == Some(Bug::AnswerBeforeCommit) {
+                self.rules.acknowledge(self.number);
             }
             self.rounds(at)?;
         }
