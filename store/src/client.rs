@@ -8,6 +8,7 @@ pub(crate) mod directory;
 pub(crate) mod dry_run;
 mod error;
 mod execute;
+mod founding;
 pub(crate) mod link;
 pub(crate) mod link_error;
 mod lost;
@@ -25,11 +26,12 @@ pub use cluster::{Cluster, QueryHandler};
 pub use credentials::PeerCredentials;
 pub use directory::Directory;
 pub use error::TransactionError;
+pub use founding::{adopt, found};
 pub use link::{Link, LinkHandshake, Pending, Traffic};
 pub use link_error::{LinkError, MapError};
 pub use lost::Lost;
 pub use moves::{
-    Decided, Member, MoveError, Moved, PreparedTransaction, Unfinished, accept, drain_timeout, found, look,
+    Decided, Member, MoveError, Moved, PreparedTransaction, Unfinished, accept, drain_timeout, look,
 };
 pub use topology_error::{NodeError, TopologyError};
 pub use transaction::{DistributedTransaction, WatchId};

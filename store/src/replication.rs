@@ -14,6 +14,7 @@
 //! loses the leadership may have changes in memory that the group has not: it is read from disk again.
 
 mod apply;
+mod balance;
 mod copy;
 mod driver;
 mod entry;

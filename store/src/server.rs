@@ -238,7 +238,11 @@ impl Store for Service {
 
     async fn link(&self, request: Request<Streaming<Requests>>) -> Result<Response<Answers>, Status> {
         // A process that has lost its data must not be taken for an empty group.
-        if self.host.directory.is_none() && request.metadata().contains_key(GROUP) {
+        let group = request.metadata().get(GROUP).filter(|_| self.host.directory.is_none());
+        if let Some(group) = group
+            // A node that is about to become a group has its name.
+            && self.host.membership.name().is_none_or(|name| group != name.as_str())
+        {
             return Err(Status::not_found(NO_REPLICAS));
         }
         let outbox = Arc::<Outbox>::default();

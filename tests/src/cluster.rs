@@ -279,18 +279,24 @@ impl TestCluster {
 
     /// The same with another number of replicas.
     pub fn start_founded(stores: usize, gateways: usize, replicas: &str) -> TestCluster {
-        let mut stores: Vec<Member> = (0..stores).map(|_| Member::store(Some("sync"), &[])).collect();
+        let stores = (0..stores).map(|_| Member::store(Some("sync"), &[])).collect();
+        let mut cluster = TestCluster::of_stores(stores, replicas);
+        let addresses: Vec<SocketAddr> = cluster.wires.iter().map(Proxy::address).collect();
+        cluster.gateways = (0..gateways).map(|_| Member::gateway(&addresses, &[])).collect();
+        cluster.gateways.iter_mut().for_each(Member::start);
+        cluster.wait();
+        cluster
+    }
+
+    /// These stores, which are started, without gateways.
+    pub fn of_stores(mut stores: Vec<Member>, replicas: &str) -> TestCluster {
         stores.iter_mut().for_each(Member::start);
         let wires: Vec<Proxy> =
             stores.iter().map(|store| Proxy::start(fixed_listener(), store.address())).collect();
         let addresses: Vec<SocketAddr> = wires.iter().map(Proxy::address).collect();
         let (code, text) = found(&addresses, replicas);
         assert_eq!(code, Some(0), "{text}");
-        let mut gateways: Vec<Member> = (0..gateways).map(|_| Member::gateway(&addresses, &[])).collect();
-        gateways.iter_mut().for_each(Member::start);
-        let cluster = TestCluster { stores, gateways, wires };
-        cluster.wait();
-        cluster
+        TestCluster { stores, gateways: Vec::new(), wires }
     }
 
     /// Waits until every gateway reaches all stores.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use store::Cluster;
 use store::client::{
     Decided, Member, NodeError, PreparedTransaction, TopologyError as ClusterError, Unfinished, accept,
-    drain_timeout, found, look,
+    adopt, drain_timeout, found, look,
 };
 use store::topology::{NodeId, SLOTS, SlotMap};
 
@@ -34,6 +34,8 @@ pub enum Task {
         /// How many replicas each group has.
         replicas: usize,
     },
+    /// Make the nodes of a cluster without replicas groups with one replica.
+    Adopt,
     /// Show or change processes and replicas.
     Replicas(replicas::Task),
     /// Move slots to a node.
@@ -105,6 +107,15 @@ async fn done(config: &Config, task: &Task) -> Result<(), TopologyError> {
         ));
         return Ok(());
     }
+    if let Task::Adopt = task {
+        let groups = adopt(&stores, &peer_credentials).await?;
+        print(&format!(
+            "cluster {:016x} adopted: {} nodes are groups with one replica; `moonshard topology replicas 3` makes copies\n",
+            groups.cluster,
+            groups.groups.len()
+        ));
+        return Ok(());
+    }
     if let Task::Replicas(task) = task {
         return replicas::run(&stores, &peer_credentials, task).await;
     }
@@ -116,7 +127,7 @@ async fn done(config: &Config, task: &Task) -> Result<(), TopologyError> {
     }
     match task {
         // Done above.
-        Task::Found { .. } | Task::Replicas(_) => Ok(()),
+        Task::Found { .. } | Task::Adopt | Task::Replicas(_) => Ok(()),
         Task::Show { json } => {
             let rows = cluster.members();
             print(&if *json { as_json(cluster.map().epoch(), &rows) } else { as_table(&rows) });

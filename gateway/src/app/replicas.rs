@@ -48,6 +48,7 @@ pub async fn serve(config: &Arc<Config>, dir: PathBuf, beginning: Beginning) -> 
     let settings = ProcessSettings {
         dir,
         shards: config.shards.get_usize(),
+        zone: Some(config.zone.get()).filter(|zone| zone != "none").unwrap_or_default(),
         reads: config.reads.get(),
         credentials,
         clock: unix_ms,

@@ -8,7 +8,7 @@ use store::journal::{Durability, Reads};
 use store_engine::evict::Policy;
 
 use super::choice::{AuthClients, Choice};
-use super::kind::{ParameterKind, Sort};
+use super::kind::{Form, ParameterKind, Sort};
 use super::parameter::{Fallback, INT_MAX, Parameter};
 use super::values::Config;
 use super::{access, clients, scripting, telemetry};
@@ -128,6 +128,14 @@ pub static PARAMETERS: &[Parameter] = &[
         live: true,
         doc: "Maximum number of bytes per second that a store process sends to another one to copy the data of a group \
               of replicas.",
+    },
+    Parameter {
+        name: "zone",
+        kind: ParameterKind::Text(Form::Word, |c| &c.zone),
+        default: Fallback::Text("none"),
+        live: false,
+        doc: "Where the machine of a store process is, such as a rack or an availability zone. Replicas of a group are placed \
+              in different zones, as far as there are enough.",
     },
     Parameter {
         name: "reads",

@@ -33,6 +33,7 @@ pub struct Config {
     pub stores: AddressesCell,
     pub cluster_token_file: DirCell,
     pub replica_copy_rate: Number,
+    pub zone: TextCell,
     pub reads: ChoiceCell<Reads>,
     pub tls_cert_file: DirCell,
     pub tls_key_file: DirCell,

@@ -200,6 +200,9 @@ pub struct Process {
     /// Of a process that joins: the one whose replicas it takes over.
     #[prost(uint64, tag = "4")]
     pub replaces: u64,
+    /// Where its machine is: replicas of a group are in different zones.
+    #[prost(string, tag = "5")]
+    pub zone: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Group {

@@ -9,6 +9,9 @@ pub struct ReplicaMessages {
     pub cluster: u64,
     #[prost(uint64, tag = "4")]
     pub from: u64,
+    /// Where the machine of the sender is, as its configuration says.
+    #[prost(string, tag = "6")]
+    pub zone: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "3")]
     pub messages: ::prost::alloc::vec::Vec<ReplicaMessage>,
     /// In the first message, and when the sender has a newer list.
@@ -65,6 +68,9 @@ pub struct Process {
     /// Of a process that joins: the one whose replicas it takes over.
     #[prost(uint64, tag = "4")]
     pub replaces: u64,
+    /// Where its machine is: replicas of a group are in different zones.
+    #[prost(string, tag = "5")]
+    pub zone: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Group {
@@ -96,6 +102,9 @@ pub struct FoundCluster {
     /// Which of the processes this one is.
     #[prost(uint64, tag = "3")]
     pub process: u64,
+    /// The process is a node with data, which becomes that of the group with the node's name.
+    #[prost(bool, tag = "4")]
+    pub adopts: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ChangeRequest {

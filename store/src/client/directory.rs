@@ -66,6 +66,11 @@ impl Directory {
         known.groups.address(*process).map(str::to_owned)
     }
 
+    /// Whether there is a group of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.known.read().as_ref().is_some_and(|known| known.groups.named(name).is_some())
+    }
+
     /// A leader was not found where it was said to be.
     pub fn forget_leader(&self, name: &str) {
         if let Some(known) = &mut *self.known.write() {

@@ -204,9 +204,8 @@ impl Link {
         handshake: Arc<dyn LinkHandshake>,
     ) -> Link {
         let shared = Arc::<Shared>::default();
-        let directory = directory.filter(|directory| directory.address(&name, 0).is_some());
-        shared.state.lock().holds = directory.is_some();
         let way = Way { name: name.clone(), directory, tls };
+        shared.state.lock().holds = way.groups().is_some();
         let driver = tokio::spawn(drive(way, shared.clone(), handshake));
         Link { address: name, shared, driver }
     }
@@ -522,7 +521,7 @@ async fn drive(way: Way, shared: Arc<Shared>, handshake: Arc<dyn LinkHandshake>)
             down_since = Instant::now();
         }
         // A group has another leader soon: what is asked meanwhile waits for that one.
-        let waits = way.directory.is_some() && down_since.elapsed() < ELECTION;
+        let waits = way.groups().is_some() && down_since.elapsed() < ELECTION;
         shared.fall(&reason, waits, was_up);
         if was_up {
             handshake.lost();
@@ -530,7 +529,7 @@ async fn drive(way: Way, shared: Arc<Shared>, handshake: Arc<dyn LinkHandshake>)
         if opened.elapsed() > PAUSES.1 {
             pause = PAUSES.0;
         }
-        match &way.directory {
+        match way.groups() {
             Some(directory) => {
                 attempt = if was_up { 0 } else { attempt + 1 };
                 if !matches!(reason, LinkError::NotLeader) {
@@ -614,7 +613,7 @@ async fn run(way: &Way, attempt: usize, shared: &Arc<Shared>, handshake: &dyn Li
             }
         };
         missed = 0;
-        if let Err(reason) = take(shared, handshake, responses, way.directory.is_some(), &mut greeted) {
+        if let Err(reason) = take(shared, handshake, responses, way.groups().is_some(), &mut greeted) {
             return reason;
         }
     }

@@ -24,6 +24,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub enum FoundError {
     /// It cannot be reached.
     Lost(LinkError),
+    /// It was lost before it answered: it may be one now.
+    Unknown(LinkError),
     /// It refuses, for this reason.
     Refused(String),
 }
@@ -31,7 +33,7 @@ pub enum FoundError {
 impl fmt::Display for FoundError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FoundError::Lost(error) => error.fmt(f),
+            FoundError::Lost(error) | FoundError::Unknown(error) => error.fmt(f),
             FoundError::Refused(why) => f.write_str(why),
         }
     }
@@ -40,17 +42,19 @@ impl fmt::Display for FoundError {
 impl From<FoundError> for NodeError {
     fn from(error: FoundError) -> NodeError {
         match error {
-            FoundError::Lost(error) => NodeError::Lost(error),
+            FoundError::Lost(error) | FoundError::Unknown(error) => NodeError::Lost(error),
             FoundError::Refused(why) => NodeError::Refused(why),
         }
     }
 }
 
-/// Makes the process at this address, which must have no data, process `id` of a cluster. Repeated it does nothing.
+/// Makes the process at this address process `id` of a cluster. It must have no data, or be the node that it `adopts` as a group.
+/// Repeated it does nothing.
 pub(crate) async fn found(
     address: &str,
     id: u64,
     groups: &Groups,
+    adopts: bool,
     credentials: &PeerCredentials,
 ) -> Result<(), FoundError> {
     let channel = way::connect(address, credentials.tls.as_ref()).await.map_err(FoundError::Lost)?;
@@ -58,11 +62,12 @@ pub(crate) async fn found(
         token: credentials.token.clone().unwrap_or_default(),
         groups: Some(groups.to_wire()),
         process: id,
+        adopts,
     };
     match StoreClient::new(channel).found(request).await {
         Ok(_) => Ok(()),
         Err(status) if is_answer(&status) => Err(FoundError::Refused(status.message().to_owned())),
-        Err(status) => Err(FoundError::Lost(LinkError::Connect(status.message().to_owned()))),
+        Err(status) => Err(FoundError::Unknown(LinkError::Connect(status.message().to_owned()))),
     }
 }
 

@@ -16,11 +16,8 @@ use super::credentials::PeerCredentials;
 use super::directory::Directory;
 use super::link::{Link, LinkHandshake};
 use super::link_error::LinkError;
-use super::members;
 use super::topology_error::{NodeError, TopologyError};
 use crate::journal::fail_point;
-use crate::random::random;
-use crate::replication::{Groups, ProcessInfo};
 use crate::topology::{NodeId, SlotMap};
 
 /// Why a batch of slots was not moved.
@@ -91,7 +88,7 @@ pub async fn look(
 }
 
 /// The map of these nodes, which are addresses or groups of the directory.
-async fn look_at(
+pub(super) async fn look_at(
     nodes: &[String],
     directory: &Arc<Directory>,
     credentials: &PeerCredentials,
@@ -128,27 +125,6 @@ async fn look_at(
         true => TopologyError::NoCluster,
         false => TopologyError::Unreachable(errors),
     })
-}
-
-/// Makes the processes at these addresses, which must have no data, a cluster whose groups have so many replicas each. If some of
-/// them are one already, with the same addresses and replicas, the others are added to it.
-pub async fn found(
-    addresses: &[String],
-    replicas: usize,
-    credentials: &PeerCredentials,
-) -> Result<Groups, TopologyError> {
-    let mut groups = Groups::found(random().max(1), addresses, replicas)?;
-    let directory = Arc::default();
-    // Processes that are not founded yet have no map.
-    let _ = look_at(addresses, &directory, credentials).await;
-    if let Some(known) = directory.groups() {
-        groups.cluster = known.cluster;
-    }
-    for ProcessInfo { id, address, .. } in &groups.processes {
-        let founded = members::found(address, *id, &groups, credentials).await;
-        founded.map_err(|error| TopologyError::Node(address.clone(), error.into()))?;
-    }
-    Ok(groups)
 }
 
 /// A transaction that is prepared on a node.

@@ -18,6 +18,8 @@ pub enum TopologyError {
     NoCluster,
     /// The processes do not have groups of replicas.
     NoGroups,
+    /// They have.
+    HasGroups,
     /// The group that changes the list of groups has no leader.
     NoLeader,
     /// No node has this address: that, and the addresses that there are.
@@ -67,6 +69,9 @@ impl fmt::Display for TopologyError {
             TopologyError::NoGroups => f.write_str(
                 "these processes do not belong to a cluster of replicated groups; `moonshard topology found` makes one",
             ),
+            TopologyError::HasGroups => {
+                f.write_str("these processes belong to a cluster of replicated groups already")
+            }
             TopologyError::NoLeader => f.write_str(
                 "the group meta, which changes the cluster, has no leader at present: a majority of its replicas must run",
             ),

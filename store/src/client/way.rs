@@ -25,12 +25,17 @@ pub(super) const CONNECT: Duration = Duration::from_secs(2);
 pub(super) struct Way {
     /// Of the node: its address, or its group.
     pub name: String,
-    /// Knows the leaders of groups; none if the name is an address.
+    /// Knows the leaders of groups; none if the name can only be an address.
     pub directory: Option<Arc<Directory>>,
     pub tls: Option<Arc<Tls>>,
 }
 
 impl Way {
+    /// What knows the leaders of the group of this name, if there is such a group: a node may become one.
+    pub fn groups(&self) -> Option<&Arc<Directory>> {
+        self.directory.as_ref().filter(|directory| directory.has(&self.name))
+    }
+
     /// Where to connect to with this attempt.
     pub fn address(&self, attempt: usize) -> String {
         let leader = self.directory.as_ref().and_then(|directory| directory.address(&self.name, attempt));

@@ -11,6 +11,7 @@
 mod image;
 mod watermark;
 
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::mem::ManuallyDrop;
@@ -402,6 +403,13 @@ pub fn in_dir(dir: PathBuf) -> Open {
 pub unsafe fn prepare_process() {
     // SAFETY: the caller promises that no thread reads the environment.
     unsafe { std::env::set_var("PATH", "") };
+}
+
+/// Whether a file or directory of this name, in a directory with a database, belongs to the database. The lock belongs to
+/// the directory.
+pub fn is_of_database(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name == watermark::NAME || name == "sled" || name.starts_with("sled.")
 }
 
 fn home(dir: &Path) -> PathBuf {

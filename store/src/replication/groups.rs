@@ -41,6 +41,8 @@ pub struct ProcessInfo {
     pub state: ProcessState,
     /// Of a process that joins: the one whose replicas it takes over.
     pub replaces: Option<u64>,
+    /// Where its machine is: replicas of a group are in different zones. Empty: that is not known.
+    pub zone: String,
 }
 
 /// A group of replicas.
@@ -137,6 +139,7 @@ impl Groups {
             address: address.clone(),
             state: ProcessState::Active,
             replaces: None,
+            zone: String::new(),
         };
         let group = |id, name: String, first: usize| GroupInfo {
             id,
@@ -153,6 +156,21 @@ impl Groups {
             groups: (0..count).map(|at| group(GroupId(at as u32), format!("g{at}"), at)).collect(),
             meta: group(GroupId::META, META.to_owned(), 0),
         })
+    }
+
+    /// The cluster that nodes at these addresses become: each has the only replica of a group that has its name.
+    pub fn adopt(cluster: u64, addresses: &[String]) -> Result<Groups, GroupsError> {
+        let mut groups = Groups::found(cluster, addresses, 1)?;
+        for (group, address) in groups.groups.iter_mut().zip(addresses) {
+            group.name.clone_from(address);
+        }
+        Ok(groups)
+    }
+
+    /// The group that a process was as a node, if it was one, until the list changes for the first time.
+    pub fn adopted_by(&self, process: u64) -> Option<&GroupInfo> {
+        let address = self.address(process).filter(|_| self.version == 1)?;
+        self.groups.iter().find(|group| group.name == address && group.replicas == [process])
     }
 
     /// The slot map of a new cluster: each group has an equal share.

@@ -15,6 +15,7 @@ impl Groups {
             address: process.address.clone(),
             state: process.state.into(),
             replaces: process.replaces.unwrap_or_default(),
+            zone: process.zone.clone(),
         };
         let group = |group: &GroupInfo| wire::Group {
             id: group.id.0,
@@ -43,6 +44,7 @@ impl Groups {
                 address: process.address.clone(),
                 state: state.map_err(|_| GroupsError::Invalid("the state of a process is unknown"))?,
                 replaces: Some(process.replaces).filter(|id| *id != 0),
+                zone: process.zone.clone(),
             })
         };
         let group = |group: &wire::Group| GroupInfo {
@@ -66,8 +68,13 @@ impl Groups {
     fn to_disk(&self) -> disk::Groups {
         let wire::Groups { cluster, version, replicas, processes, newest_process, groups, meta, leaders: _ } =
             self.to_wire();
-        let process =
-            |wire::Process { id, address, state, replaces }| disk::Process { id, address, state, replaces };
+        let process = |wire::Process { id, address, state, replaces, zone }| disk::Process {
+            id,
+            address,
+            state,
+            replaces,
+            zone,
+        };
         let group = |wire::Group { id, name, replicas, former }| disk::Group { id, name, replicas, former };
         disk::Groups {
             cluster,
@@ -82,8 +89,13 @@ impl Groups {
 
     fn from_disk(groups: disk::Groups) -> Result<Groups, GroupsError> {
         let disk::Groups { cluster, version, replicas, processes, newest_process, groups, meta } = groups;
-        let process =
-            |disk::Process { id, address, state, replaces }| wire::Process { id, address, state, replaces };
+        let process = |disk::Process { id, address, state, replaces, zone }| wire::Process {
+            id,
+            address,
+            state,
+            replaces,
+            zone,
+        };
         let group = |disk::Group { id, name, replicas, former }| wire::Group { id, name, replicas, former };
         Groups::from_wire(&wire::Groups {
             cluster,

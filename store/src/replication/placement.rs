@@ -1,8 +1,8 @@
 //! How the list of groups changes: which processes join and leave, and which of them get replicas.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
+use super::balance::{Able, lead_first};
 use super::group_id::GroupId;
 use super::groups::{GroupInfo, Groups, GroupsError, ProcessInfo, ProcessState};
 
@@ -24,6 +24,13 @@ pub enum Change {
     Leave(String),
     /// A process has lost its data, and so what it has promised: it joins again with another number.
     Lost(u64),
+    /// A process says in which zone its machine is.
+    Zone {
+        /// Its number.
+        process: u64,
+        /// Empty: in none that is known.
+        zone: String,
+    },
     /// Each group is to have so many replicas.
     Replicas(usize),
     /// Another process is to lead a group.
@@ -106,6 +113,7 @@ impl Groups {
             Change::Withdrawn(id) => groups.withdraw(*id),
             Change::Leave(address) => groups.leave(address)?,
             Change::Lost(id) => groups.lose(*id)?,
+            Change::Zone { process, zone } => groups.set_zone(*process, zone),
             Change::Replicas(count) => {
                 if !matches!(count, 1 | 3 | 5) {
                     return Err(GroupsError::Replicas(*count).into());
@@ -144,7 +152,8 @@ impl Groups {
     fn add(&mut self, address: String, replaces: Option<u64>) {
         self.newest_process += 1;
         let state = ProcessState::Joining;
-        self.processes.push(ProcessInfo { id: self.newest_process, address, state, replaces });
+        let (id, zone) = (self.newest_process, String::new());
+        self.processes.push(ProcessInfo { id, address, state, replaces, zone });
     }
 
     fn joined(&mut self, id: u64) -> Result<(), ChangeError> {
@@ -250,40 +259,31 @@ impl Groups {
         self.processes = processes;
     }
 
-    /// Gives each group its replicas: those that it has stay where they are, as far as the processes stay and the load is
-    /// even.
+    /// Gives each group its replicas: those that it has stay where they are, as far as the processes stay, no zone has two of a
+    /// group that could be in different ones, and the load is even.
     fn place(&mut self) -> Result<(), ChangeError> {
-        let is_able = |process: &&ProcessInfo| process.state == ProcessState::Active;
-        let able: Vec<u64> = self.processes.iter().filter(is_able).map(|process| process.id).collect();
+        let able = Able::of(&self.processes);
         let wanted = self.replicas;
-        if able.len() < wanted {
-            return Err(GroupsError::Processes { processes: able.len(), replicas: wanted }.into());
+        if able.count() < wanted {
+            return Err(GroupsError::Processes { processes: able.count(), replicas: wanted }.into());
         }
         let before: Vec<Vec<u64>> = self.all().map(|group| group.replicas.clone()).collect();
         for group in self.groups.iter_mut().chain([&mut self.meta]) {
-            group.replicas.retain(|replica| able.contains(replica));
+            group.replicas.retain(|replica| able.contains(*replica));
             group.replicas.truncate(wanted);
         }
-        let loads = |groups: &[GroupInfo]| {
-            let load = |id| groups.iter().filter(|group| group.replicas.contains(&id)).count();
-            able.iter().map(|id| (*id, load(*id))).collect::<BTreeMap<u64, usize>>()
+        for groups in [&mut self.groups[..], std::slice::from_mut(&mut self.meta)] {
+            able.fill(groups, wanted);
+            able.separate(groups);
+        }
+        able.even_out(&mut self.groups);
+        let is_moved = |(group, before): (&GroupInfo, &Vec<u64>)| {
+            !group.replicas.iter().all(|replica| before.contains(replica))
         };
-        for at in 0..self.groups.len() {
-            while self.groups[at].replicas.len() < wanted {
-                let loads = loads(&self.groups);
-                let free = loads.iter().filter(|(id, _)| !self.groups[at].replicas.contains(id));
-                let Some((id, _)) = free.min_by_key(|(_, load)| **load) else { break };
-                self.groups[at].replicas.push(*id);
-            }
+        // An operator's choice of leaders stays as long as no replica moves.
+        if self.groups.iter().zip(&before).any(is_moved) {
+            able.spread_leaders(&mut self.groups);
         }
-        let free = able.iter().filter(|id| !self.meta.replicas.contains(id)).copied();
-        let missing: Vec<u64> = free.take(wanted - self.meta.replicas.len()).collect();
-        self.meta.replicas.extend(missing);
-        while let Some((at, from, to)) = uneven(&self.groups, &loads(&self.groups)) {
-            self.groups[at].replicas.retain(|replica| *replica != from);
-            self.groups[at].replicas.push(to);
-        }
-        self.spread_leaders(&able);
         for (group, before) in self.groups.iter_mut().chain([&mut self.meta]).zip(before) {
             group.former.extend(before);
             group.former.sort_unstable();
@@ -293,24 +293,15 @@ impl Groups {
         Ok(())
     }
 
-    /// Lets each process lead as many groups as the others, as far as their replicas allow that.
-    fn spread_leaders(&mut self, able: &[u64]) {
-        loop {
-            let leads = |id| self.groups.iter().filter(|group| group.replicas.first() == Some(&id)).count();
-            let leads: BTreeMap<u64, usize> = able.iter().map(|id| (*id, leads(*id))).collect();
-            let busiest = |group: &&mut GroupInfo| {
-                let first = leads.get(group.replicas.first()?)?;
-                let other = group.replicas.iter().copied().min_by_key(|id| leads.get(id))?;
-                (leads.get(&other)? + 1 < *first).then_some(other)
-            };
-            let Some((group, other)) = self.groups.iter_mut().find_map(|group| {
-                let other = busiest(&group)?;
-                Some((group, other))
-            }) else {
-                return;
-            };
-            lead_first(group, other);
-        }
+    fn set_zone(&mut self, id: u64, zone: &str) {
+        let Some(process) =
+            self.processes.iter_mut().find(|process| process.id == id && process.zone != zone)
+        else {
+            return;
+        };
+        zone.clone_into(&mut process.zone);
+        // With too few processes the replicas stay where they are.
+        let _ = self.place();
     }
 
     fn at(&self, address: &str) -> Result<u64, ChangeError> {
@@ -334,24 +325,10 @@ impl Groups {
     }
 }
 
-fn lead_first(group: &mut GroupInfo, id: u64) {
-    group.replicas.sort_by_key(|replica| *replica != id);
-}
-
-/// A replica that moves to make the load more even: the group, and from which process to which. None: it is even.
-fn uneven(groups: &[GroupInfo], loads: &BTreeMap<u64, usize>) -> Option<(usize, u64, u64)> {
-    let (from, most) = loads.iter().max_by_key(|(_, load)| **load)?;
-    let (to, least) = loads.iter().min_by_key(|(_, load)| **load)?;
-    if most - least < 2 {
-        return None;
-    }
-    let may_move = |group: &GroupInfo| group.replicas.contains(from) && !group.replicas.contains(to);
-    let at = groups.iter().position(may_move)?;
-    Some((at, *from, *to))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn cluster(processes: usize, replicas: usize) -> Groups {
@@ -469,6 +446,51 @@ mod tests {
         let replaced = settled(&after(&joining, Change::Joined(5)));
         let wanted = [vec![1, 2, 5], vec![2, 5, 4], vec![5, 4, 1], vec![4, 1, 2], vec![1, 2, 5]];
         assert_eq!((replicas(&replaced), replaced.process(3)), (wanted.to_vec(), None));
+    }
+
+    fn in_zones(groups: &Groups, zones: &[&str]) -> Groups {
+        (1..).zip(zones).fold(groups.clone(), |groups, (process, zone)| {
+            settled(&after(&groups, Change::Zone { process, zone: (*zone).to_owned() }))
+        })
+    }
+
+    fn are_in_different_zones(groups: &Groups) -> bool {
+        let zone = |id: &u64| groups.process(*id).map(|process| &process.zone);
+        groups.all().all(|group| {
+            let zones: BTreeSet<_> = group.replicas.iter().filter_map(zone).collect();
+            zones.len() == group.replicas.len()
+        })
+    }
+
+    #[test]
+    fn the_replicas_of_a_group_are_in_different_zones() {
+        let groups = in_zones(&cluster(6, 3), &["a", "a", "b", "b", "c", "c"]);
+        assert!(are_in_different_zones(&groups), "{:?}", replicas(&groups));
+        assert!(loads(&groups).iter().all(|(has, _)| *has == 3));
+        // Another process takes over, in another zone: the replicas move.
+        let joined = after(&after(&groups, join("store7:1", None)), Change::Joined(7));
+        let joined = settled(&after(&joined, Change::Zone { process: 7, zone: "a".to_owned() }));
+        assert!(are_in_different_zones(&joined), "{:?}", replicas(&joined));
+        let left = settled(&after(&joined, Change::Leave("store3:1".to_owned())));
+        assert!(are_in_different_zones(&left), "{:?}", replicas(&left));
+        // Two zones cannot have three replicas apart: each has some.
+        let two = in_zones(&cluster(4, 3), &["a", "a", "b", "b"]);
+        let zones = |group: &GroupInfo| {
+            let zone = |id: &u64| two.process(*id).map(|process| process.zone.clone());
+            group.replicas.iter().filter_map(zone).collect::<BTreeSet<String>>().len()
+        };
+        assert!(two.all().all(|group| zones(group) == 2 && group.replicas.len() == 3));
+        // A zone is taken back.
+        assert_eq!(after(&groups, Change::Zone { process: 1, zone: "a".to_owned() }), groups);
+    }
+
+    #[test]
+    fn leaders_stay_while_no_replica_moves() {
+        let groups = cluster(3, 3);
+        let transfer = Change::Transfer { group: "g0".to_owned(), to: "store2:1".to_owned() };
+        let groups = in_zones(&after(&groups, transfer), &["a", "b", "c"]);
+        assert_eq!(groups.groups[0].replicas, [2, 1, 3]);
+        assert_eq!(loads(&groups), [(3, 0), (3, 2), (3, 1)]);
     }
 
     #[test]

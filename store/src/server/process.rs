@@ -2,6 +2,7 @@
 
 mod adopt;
 mod copy;
+mod former_node;
 mod link;
 mod meta;
 mod replica;
@@ -89,11 +90,12 @@ impl Process {
         let record = disk.founding().unwrap_or_default();
         let founding = Founding::from_record(record).map_err(ProcessError::Groups)?;
         let Founding { groups, process: me } = founding.clone();
+        former_node::take_over(&settings.dir, &groups, me).map_err(ProcessError::Disk)?;
         let is_mine = |id| groups.numbered(id).is_some_and(|group| group.is_on(me));
         for gone in disk.groups().into_iter().filter(|id| !is_mine(*id)) {
             disk.forget(gone).map_err(ProcessError::Disk)?;
         }
-        let view = Arc::new(ClusterView::new(founding));
+        let view = Arc::new(ClusterView::new(founding, settings.zone.clone()));
         let links = Arc::new(ReplicaLinks::new(view.clone(), settings.credentials.clone()));
         let driver = Driver::start(disk, links.clone(), settings.warn).map_err(ProcessError::Driver)?;
         let driver = Arc::new(driver);
@@ -197,6 +199,7 @@ impl Store for Process {
         if is_behind && mine.process(from).is_none() {
             return Err(removed());
         }
+        self.state.view.note_zone(from, first.zone.clone());
         let mut frame = Some(first);
         let mut over = self.state.over.subscribe();
         while let Some(ReplicaMessages { groups, messages, .. }) = frame {

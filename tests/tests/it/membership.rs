@@ -128,9 +128,70 @@ fn another_process_leads_when_it_is_to() {
 }
 
 #[test]
+fn a_cluster_without_replicas_gets_some() {
+    let mut cluster = TestCluster::start(3, 1, Some("periodic"));
+    let addresses: Vec<String> = cluster.wires.iter().map(|wire| wire.address().to_string()).collect();
+    let mut client = cluster.client(0);
+    let keys: Vec<String> = (0..3).map(|store| cluster.key(store, "old")).collect();
+    for key in &keys {
+        assert_eq!(client.call(["SET", key, key]), Value::Status("OK".into()));
+    }
+    let sha = client.run("SCRIPT LOAD 'return 7'").text().map(<[u8]>::to_vec).expect("its name");
+    cluster.stores[1].stop();
+    let (code, text) = cluster.topology(&["adopt"]);
+    assert!(code == Some(1) && text.contains(&format!("{}: ", addresses[1])), "one is missing: {text}");
+    cluster.stores[1].start();
+    cluster.wait();
+    // The gateway goes on. What it is answered meanwhile is left to the clients.
+    counted(&mut cluster, "adopt", |cluster| {
+        goes_on(cluster);
+        for _ in 0..2 {
+            done(cluster, &["adopt"], "3 nodes are groups with one replica");
+        }
+        goes_on(cluster);
+        done(cluster, &["replicas", "3"], "each group has 3 replicas");
+        goes_on(cluster);
+        cluster.stores[1].kill();
+        goes_on(cluster);
+        cluster.stores[1].start();
+        goes_on(cluster);
+    });
+    assert_eq!(data_of(&cluster.stores[1]), ["g0", "g1", "g2", "meta"]);
+    // The groups have the names of the nodes, and slots still move between them.
+    done(&cluster, &["transfer", &addresses[0], &addresses[2]], "leads the group");
+    done(&cluster, &["move", "--slots", "0-99", "--to", &addresses[1]], "100 of 100 slots moved");
+    let mut client = cluster.client(0);
+    for key in &keys {
+        assert_eq!(client.call(["GET", key]), Value::Bulk(key.clone().into_bytes()));
+    }
+    assert_eq!(client.call([&b"EVALSHA"[..], &sha, b"0"]), Value::Integer(7));
+    cluster.stores.iter_mut().for_each(Member::kill);
+    cluster.stores.iter_mut().for_each(Member::start);
+    cluster.wait();
+    assert_eq!(cluster.client(0).call(["GET", &keys[0]]), Value::Bulk(keys[0].clone().into_bytes()));
+}
+
+#[test]
+fn the_replicas_of_a_group_are_in_different_zones() {
+    let zones = ["a", "a", "b", "c"];
+    let store = |zone: &&str| Member::store(Some("sync"), &["--zone", zone]);
+    let cluster = TestCluster::of_stores(zones.iter().map(store).collect(), "3");
+    wait_until("each zone has a replica of each group", || {
+        let groups = cluster.groups();
+        let all = groups["groups"].as_array().expect("a list");
+        all.iter().all(|group| {
+            let replicas = group["replicas"].as_array().expect("a list");
+            let on: Vec<u64> = replicas.iter().filter_map(|replica| replica["process"].as_u64()).collect();
+            on.len() == 3 && on.contains(&3) && on.contains(&4)
+        })
+    });
+}
+
+#[test]
 fn what_cannot_be_changed_is_refused() {
     let mut cluster = TestCluster::start_replicated(3, 1);
     let own = cluster.wires[0].address().to_string();
+    refused(&cluster, &["adopt"], "these processes belong to a cluster of replicated groups already");
     refused(&cluster, &["replicas", "2"], "2 replicas protect from no more failures than 1; use 1, 3 or 5");
     refused(
         &cluster,

@@ -21,6 +21,7 @@ pub(super) fn task(matches: &ArgMatches) -> Task {
         Some(("found", of)) => {
             Task::Found { replicas: *of.get_one::<usize>("replicas").expect("it has a default") }
         }
+        Some(("adopt", _)) => Task::Adopt,
         Some(("groups", of)) => Task::Replicas(Replicas::Show { json: of.get_flag("json") }),
         Some(("join", of)) => Task::Replicas(Replicas::Join { process: text(of, "PROCESS"), replaces: None }),
         Some(("replace", of)) => {
@@ -135,6 +136,15 @@ pub(super) fn command() -> Command {
                         .value_parser(value_parser!(usize))
                         .default_value("3")
                         .help("Replicas of each group: 1, 3 or 5"),
+                ),
+        )
+        .subcommand(
+            Command::new("adopt")
+                .about("Make the nodes of a cluster, with their data, groups with one replica each")
+                .after_help(
+                    "Each node goes on as the group of its name. Requests fail with TRYAGAIN or CLUSTERDOWN for about a second \
+                     meanwhile; gateways need not be restarted. `topology replicas 3` makes copies afterwards. An \
+                     interrupted command is completed by running it again.",
                 ),
         )
         .subcommand(

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::disk::DiskError;
 
-const NAME: &str = "flushed";
+pub(super) const NAME: &str = "flushed";
 
 /// The slots take turns, in blocks of their own: a write that a crash tears leaves the other one.
 const SLOT_STEP: u64 = 4096;

@@ -7,7 +7,7 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::settings::{LOG, replicas_dir};
+use super::settings::{LOG, dir_name, group_dir, replicas_dir};
 use super::state::{Replica, State};
 use super::{copy, replica};
 use crate::replication::{DriverError, Founding, GroupInfo, Groups};
@@ -97,7 +97,7 @@ impl State {
         if !self.driver.forget(replica.id).await {
             return;
         }
-        let dir = replicas_dir(&self.settings.dir).join(&replica.name);
+        let dir = group_dir(&self.settings.dir, replica.id);
         let deleted = spawn_blocking(move || copy::delete(&dir)).await;
         if let Ok(Err(error)) = deleted {
             (self.settings.warn)(&format!("the data of the group {} is left: {error}", replica.name));
@@ -107,13 +107,14 @@ impl State {
     /// Deletes the data of replicas that a process did not come to delete.
     pub fn delete_former_replicas(&self) {
         let groups = self.view.groups();
-        let is_mine = |name: &str| groups.named(name).is_some_and(|group| group.is_on(self.view.me));
+        let mine = groups.all().filter(|group| group.is_on(self.view.me));
+        let mine: Vec<String> = mine.map(|group| dir_name(group.id)).collect();
         // The directory of the logs is there.
         for entry in fs::read_dir(replicas_dir(&self.settings.dir)).into_iter().flatten().flatten() {
             let path = entry.path();
             let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
             if name != LOG
-                && !is_mine(name)
+                && !mine.iter().any(|mine| mine == name)
                 && let Err(error) = fs::remove_dir_all(&path)
             {
                 (self.settings.warn)(&format!("the data of the group {name} is left: {error}"));

@@ -130,6 +130,7 @@ impl Way {
             token: self.credentials.token.clone().unwrap_or_default(),
             cluster: self.view.cluster,
             from: self.view.me,
+            zone: self.view.zone.clone(),
             messages: Vec::new(),
             groups: Some(groups.borrow_and_update().to_wire()),
         };

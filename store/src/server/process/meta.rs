@@ -6,19 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::view::ClusterView;
 use crate::client::PeerCredentials;
 use crate::client::members::{self, FoundError};
 use crate::journal::Failure;
 use crate::node::Node;
-use crate::replication::{Change, ChangeError, Groups, GroupsError, ProcessState};
+use crate::replication::{Change, ChangeError, Groups, GroupsError, ProcessInfo, ProcessState};
 
 /// The record of the list in the catalog of the group's node.
 const GROUPS: &[u8] = b"groups";
-/// How often it is looked which processes have joined, and which have lost their data.
+/// How often it is looked which processes have joined, have lost their data, or are in another zone.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// How long a process that joins is asked whether it does, and how often.
+const ANSWER: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// The list of groups, for the one who may change it.
 pub(super) struct Meta {
@@ -105,17 +109,21 @@ impl Meta {
         let _turn = self.turn.lock().await;
         let groups = self.change(&Change::Join { address: address.clone(), replaces }).await?;
         let id = groups.newest_process;
-        match self.found(&groups, id, &address).await {
-            Ok(()) => self.change(&Change::Joined(id)).await,
-            Err(error) => {
-                self.change(&Change::Withdrawn(id)).await?;
-                Err(MetaError::NotJoined(address, error))
+        let since = Instant::now();
+        let error = loop {
+            match self.found(&groups, id, &address).await {
+                Ok(()) => return self.change(&Change::Joined(id)).await,
+                // It may know that it belongs to the cluster, and says so then.
+                Err(FoundError::Unknown(_)) if since.elapsed() < ANSWER => sleep(AGAIN).await,
+                Err(error) => break error,
             }
-        }
+        };
+        self.change(&Change::Withdrawn(id)).await?;
+        Err(MetaError::NotJoined(address, error))
     }
 
     async fn found(&self, groups: &Groups, id: u64, address: &str) -> Result<(), FoundError> {
-        members::found(address, id, groups, &self.credentials).await
+        members::found(address, id, groups, false, &self.credentials).await
     }
 
     /// Carries on with what other leaders have begun, and gives processes that have lost their data a new number. Ends when
@@ -129,9 +137,12 @@ impl Meta {
         };
         loop {
             sleep(LOOK).await;
+            // A request that is being carried out knows what becomes of its process.
+            let turn = self.turn.try_lock();
             let groups = self.groups.lock().await.clone();
             let mut changes = Vec::new();
-            for process in groups.processes.iter().filter(|process| process.state == ProcessState::Joining) {
+            let is_left = |process: &&ProcessInfo| turn.is_ok() && process.state == ProcessState::Joining;
+            for process in groups.processes.iter().filter(is_left) {
                 match self.found(&groups, process.id, &process.address).await {
                     Ok(()) => changes.push(Change::Joined(process.id)),
                     Err(error @ FoundError::Refused(_)) => {
@@ -139,9 +150,11 @@ impl Meta {
                         changes.push(Change::Withdrawn(process.id));
                     }
                     // It may come.
-                    Err(FoundError::Lost(_)) => {}
+                    Err(FoundError::Lost(_) | FoundError::Unknown(_)) => {}
                 }
             }
+            let zones = self.view.moved_zones(&groups).into_iter();
+            changes.extend(zones.map(|(process, zone)| Change::Zone { process, zone }));
             changes.extend(self.view.without_data().into_iter().map(Change::Lost));
             for change in changes {
                 match self.change(&change).await {

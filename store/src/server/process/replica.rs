@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::copy::{self, Source};
 use super::meta::Meta;
-use super::settings::replicas_dir;
+use super::settings::group_dir;
 use super::state::{Replica, State};
 use crate::client::members;
 use crate::journal::{Open, in_dir};
@@ -35,7 +35,7 @@ const SUBSTITUTE: Duration = Duration::from_secs(10);
 /// Takes part in a group until it is to end.
 pub(super) async fn take_part(state: Arc<State>, replica: Arc<Replica>) {
     let (settings, name) = (&state.settings, &replica.name);
-    let dir = replicas_dir(&settings.dir).join(name);
+    let dir = group_dir(&settings.dir, replica.id);
     let failed = |error: &dyn fmt::Display| {
         replica.handle.remove();
         (settings.warn)(&format!("the replica of group {name} in this process has ended: {error}"));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::client::PeerCredentials;
 use crate::journal::Reads;
 use crate::node::Node;
+use crate::replication::{GroupId, META};
 use crate::server::Configure;
 use crate::spans::Sink;
 
@@ -26,6 +27,8 @@ pub struct ProcessSettings {
     pub dir: PathBuf,
     /// How many shards a node has.
     pub shards: usize,
+    /// Where its machine is; empty if that is not known.
+    pub zone: String,
     /// How a leader knows that it still leads when it answers.
     pub reads: Reads,
     /// What peers have to know and to have.
@@ -46,6 +49,19 @@ pub(super) const LOG: &str = "log";
 /// Where replicas are below a data directory.
 pub(super) fn replicas_dir(dir: &Path) -> PathBuf {
     dir.join("replicas")
+}
+
+/// The name of the directory with the data of a group, among those of the other groups.
+pub(super) fn dir_name(group: GroupId) -> String {
+    match group {
+        GroupId::META => META.to_owned(),
+        GroupId(number) => format!("g{number}"),
+    }
+}
+
+/// The directory with the data of a group below a data directory.
+pub(super) fn group_dir(dir: &Path, group: GroupId) -> PathBuf {
+    replicas_dir(dir).join(dir_name(group))
 }
 
 /// The directory of the replicated logs below a data directory.

@@ -22,6 +22,10 @@ pub(super) struct ClusterView {
     pub me: u64,
     /// The cluster.
     pub cluster: u64,
+    /// Where its machine is.
+    pub zone: String,
+    /// Where the machines of the others are, as they say themselves.
+    zones: Mutex<BTreeMap<u64, String>>,
     /// The list of groups that is on its disk.
     groups: watch::Sender<Arc<Groups>>,
     /// The newest list that it has heard of.
@@ -31,10 +35,12 @@ pub(super) struct ClusterView {
 }
 
 impl ClusterView {
-    pub fn new(founding: Founding) -> ClusterView {
+    pub fn new(founding: Founding, zone: String) -> ClusterView {
         let groups = Arc::new(founding.groups);
         ClusterView {
             me: founding.process,
+            zones: Mutex::new(BTreeMap::from([(founding.process, zone.clone())])),
+            zone,
             cluster: groups.cluster,
             offered: watch::Sender::new(groups.clone()),
             groups: watch::Sender::new(groups),
@@ -82,6 +88,19 @@ impl ClusterView {
     /// The list is on disk.
     pub fn take(&self, groups: Arc<Groups>) {
         self.groups.send_replace(groups);
+    }
+
+    /// A process says where its machine is.
+    pub fn note_zone(&self, process: u64, zone: String) {
+        self.zones.lock().insert(process, zone);
+    }
+
+    /// The processes that are in another zone than the list says, with that zone.
+    pub fn moved_zones(&self, groups: &Groups) -> Vec<(u64, String)> {
+        let zones = self.zones.lock();
+        let is_news =
+            |(id, zone): &(&u64, &String)| groups.process(**id).is_some_and(|process| process.zone != **zone);
+        zones.iter().filter(is_news).map(|(id, zone)| (*id, zone.clone())).collect()
     }
 
     /// A process says that it belongs to no cluster.
