@@ -16,6 +16,7 @@ pub mod members;
 mod merge;
 mod moves;
 pub(crate) mod request;
+mod survey;
 mod topology_error;
 mod transaction;
 pub(crate) mod way;
@@ -33,5 +34,6 @@ pub use lost::Lost;
 pub use moves::{
     Decided, Member, MoveError, Moved, PreparedTransaction, Unfinished, accept, drain_timeout, look,
 };
+pub use survey::{ReplicaView, Role, Survey};
 pub use topology_error::{NodeError, TopologyError};
 pub use transaction::{DistributedTransaction, WatchId};

@@ -22,6 +22,7 @@ use super::directory::Directory;
 use super::link::{Link, LinkHandshake, Pending};
 use super::link_error::{LinkError, MapError};
 use super::lost::Lost;
+use super::survey::{RecentSurvey, Survey};
 use crate::call::Call;
 use crate::invalidations::{InvalidationListener, Origin};
 use crate::memory::Usage;
@@ -52,6 +53,7 @@ pub struct Cluster {
     listener: OnceLock<InvalidationListener>,
     /// Who leads, if nodes are groups of replicas.
     directory: Arc<Directory>,
+    survey: RecentSurvey,
 }
 
 /// Answers the questions of other gateways, at once.
@@ -108,6 +110,7 @@ impl Cluster {
             invalidations_enabled: AtomicBool::new(false),
             listener: OnceLock::new(),
             directory,
+            survey: RecentSurvey::default(),
         });
         cluster.view(&mut cluster.view.write(), map);
         cluster
@@ -193,6 +196,12 @@ impl Cluster {
     /// Whether its nodes are groups of replicas: one whose leader is lost has another one soon.
     pub(super) fn has_groups(&self) -> bool {
         self.directory.is_known()
+    }
+
+    /// What the processes say of the groups of replicas: at most a second old, so that it may be asked for by many. None if nodes
+    /// are not groups.
+    pub async fn survey(&self) -> Option<Arc<Survey>> {
+        self.survey.get(&self.directory, &self.credentials).await
     }
 
     /// The slot map, as far as it is known.

@@ -1,12 +1,12 @@
 //! Processes and replicas of a cluster of replicated groups: how they are, and how that is changed.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proto::store::v1 as wire;
 use serde_json::{Value, json};
-use store::client::members::{change, inspect};
-use store::client::{Directory, NodeError, PeerCredentials, TopologyError as ClusterError};
+use store::client::members::change;
+use store::client::{Directory, PeerCredentials, ReplicaView, Role, Survey};
+use store::replication::{GroupInfo, ProcessInfo, ProcessState};
 use tokio::time::sleep;
 use wire::change_request::Change;
 
@@ -49,6 +49,8 @@ pub enum Task {
 
 /// How often it is looked how far a change is.
 const LOOK: Duration = Duration::from_millis(200);
+/// How long a process may take to answer.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// Does it with the cluster that one of these processes belongs to; waits until the groups are as they are to be.
 pub(super) async fn run(
@@ -57,10 +59,10 @@ pub(super) async fn run(
     task: &Task,
 ) -> Result<(), TopologyError> {
     let directory = Directory::default();
-    let cluster = look(stores, &directory, credentials).await?;
+    let survey = Survey::take(stores, &directory, credentials, ANSWER).await?;
     let wanted = match task {
         Task::Show { json } => {
-            print(&if *json { as_json(&cluster) } else { as_tables(&cluster) });
+            print(&if *json { as_json(&survey) } else { as_tables(&survey) });
             return Ok(());
         }
         Task::Join { process, replaces } => Change::Join(wire::Join {
@@ -76,8 +78,8 @@ pub(super) async fn run(
     change(&directory, credentials, wanted).await?;
     let mut before = String::new();
     loop {
-        let cluster = look(stores, &directory, credentials).await?;
-        let waiting = cluster.unfinished(task);
+        let survey = Survey::take(stores, &directory, credentials, ANSWER).await?;
+        let waiting = unfinished(&survey, task);
         if waiting.is_empty() {
             break;
         }
@@ -101,171 +103,91 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// What the processes of a cluster say.
-struct View {
-    groups: wire::Groups,
-    /// By number of the process.
-    said: BTreeMap<u64, Result<wire::Inspection, NodeError>>,
+/// The groups that are not as the task wants them, each with what is missing.
+fn unfinished(survey: &Survey, task: &Task) -> Vec<String> {
+    let groups = survey.groups();
+    if let Task::Transfer { group, .. } = task {
+        return groups.named(group).and_then(|group| other_leader(survey, group)).into_iter().collect();
+    }
+    let joining = groups.processes.iter().filter(|process| process.state == ProcessState::Joining);
+    let joining = joining.map(|process| format!("{} does not answer yet", process.address));
+    joining.chain(groups.all().filter_map(|group| missing(survey, group))).collect()
 }
 
-/// Asks all processes of the cluster.
-async fn look(
-    stores: &[String],
-    directory: &Directory,
-    credentials: &PeerCredentials,
-) -> Result<View, TopologyError> {
-    let known = directory.groups().map(|groups| groups.to_wire().processes).unwrap_or_default();
-    let named = stores.iter().cloned();
-    let mut errors = Vec::new();
-    for address in named.chain(known.into_iter().map(|process| process.address)) {
-        match inspect(&address, credentials).await {
-            Ok(inspection) => {
-                let groups = inspection.groups.unwrap_or_default();
-                directory.learn(&groups).map_err(ClusterError::from)?;
-            }
-            Err(error) => errors.push((address, error)),
-        }
+fn missing(survey: &Survey, group: &GroupInfo) -> Option<String> {
+    let name = &group.name;
+    if survey.leader(group).is_none() {
+        return Some(format!("{name} has no leader"));
     }
-    let Some(groups) = directory.groups() else {
-        let Some((address, error)) = errors.into_iter().next() else {
-            return Err(ClusterError::NoGroups.into());
-        };
-        return Err(ClusterError::Node(address, error).into());
+    let addresses = |processes: &[u64]| {
+        let addresses: Vec<&str> = processes.iter().map(|id| survey.address(*id)).collect();
+        addresses.join(", ")
     };
-    let mut said = BTreeMap::new();
-    for process in &groups.processes {
-        said.insert(process.id, inspect(&process.address, credentials).await);
+    let new = survey.new_members(group);
+    if !new.is_empty() {
+        return Some(format!("{name} gets a replica on {}", addresses(&new)));
     }
-    Ok(View { groups: groups.to_wire(), said })
+    (!group.former.is_empty()).then(|| format!("{name} leaves {}", addresses(&group.former)))
 }
 
-impl View {
-    fn all(&self) -> impl Iterator<Item = &wire::Group> {
-        self.groups.groups.iter().chain(&self.groups.meta)
-    }
+fn other_leader(survey: &Survey, group: &GroupInfo) -> Option<String> {
+    let first = *group.replicas.first()?;
+    let leads = survey.leader(group).is_some_and(|(leader, _)| leader == first);
+    (!leads).then(|| format!("{} is to be led by {}", group.name, survey.address(first)))
+}
 
-    /// What a process says of its replica of a group.
-    fn replica(&self, group: &wire::Group, process: u64) -> Option<&wire::ReplicaReport> {
-        let inspection = self.said.get(&process)?.as_ref().ok()?;
-        inspection.replicas.iter().find(|replica| replica.group == group.id)
-    }
-
-    /// The process that leads a group, and its replica.
-    fn leader(&self, group: &wire::Group) -> Option<(u64, &wire::ReplicaReport)> {
-        let replicas = self.said.keys().filter_map(|id| Some((*id, self.replica(group, *id)?)));
-        // Who was cut off may not know of the next one.
-        replicas.filter(|(_, replica)| replica.leads).max_by_key(|(_, replica)| replica.term)
-    }
-
-    fn address(&self, process: u64) -> &str {
-        let found = self.groups.processes.iter().find(|known| known.id == process);
-        found.map_or("unknown", |process| &process.address)
-    }
-
-    /// The groups that are not as the task wants them, each with what is missing.
-    fn unfinished(&self, task: &Task) -> Vec<String> {
-        if let Task::Transfer { group, .. } = task {
-            let group = self.all().find(|known| known.name == *group);
-            return group.and_then(|group| self.other_leader(group)).into_iter().collect();
-        }
-        let joining = |process: &&wire::Process| process.state() == wire::ProcessState::Joining;
-        let joining = self.groups.processes.iter().filter(joining);
-        let joining = joining.map(|process| format!("{} does not answer yet", process.address));
-        joining.chain(self.all().filter_map(|group| self.missing(group))).collect()
-    }
-
-    fn missing(&self, group: &wire::Group) -> Option<String> {
-        let name = &group.name;
-        let Some((_, report)) = self.leader(group) else { return Some(format!("{name} has no leader")) };
-        let new: Vec<&str> = group
-            .replicas
-            .iter()
-            .filter(|id| !report.voters.contains(id))
-            .map(|id| self.address(*id))
-            .collect();
-        if !new.is_empty() {
-            return Some(format!("{name} gets a replica on {}", new.join(", ")));
-        }
-        if !group.former.is_empty() {
-            let former: Vec<&str> = group.former.iter().map(|id| self.address(*id)).collect();
-            return Some(format!("{name} leaves {}", former.join(", ")));
-        }
-        None
-    }
-
-    fn other_leader(&self, group: &wire::Group) -> Option<String> {
-        let first = *group.replicas.first()?;
-        let leads = self.leader(group).is_some_and(|(leader, _)| leader == first);
-        (!leads).then(|| format!("{} is to be led by {}", group.name, self.address(first)))
-    }
-
-    fn role(&self, group: &wire::Group, process: u64) -> &'static str {
-        let leader = self.leader(group);
-        match self.replica(group, process) {
-            None => "missing",
-            Some(_) if leader.is_some_and(|(id, _)| id == process) => "leader",
-            Some(replica) if replica.needs_copy => "waits for a copy",
-            Some(_) if leader.is_some_and(|(_, report)| !report.voters.contains(&process)) => "learner",
-            Some(_) => "follower",
-        }
-    }
-
-    /// Each replica of each group: the process, what it is, and how many entries it lacks.
-    fn replicas<'a>(
-        &'a self,
-        group: &'a wire::Group,
-    ) -> impl Iterator<Item = (u64, &'static str, Option<u64>)> + 'a {
-        let committed = self.leader(group).map(|(_, report)| report.committed);
-        group.replicas.iter().chain(&group.former).map(move |id| {
-            let replica = self.replica(group, *id);
-            let lag =
-                committed.zip(replica).map(|(committed, replica)| committed.saturating_sub(replica.applied));
-            (*id, self.role(group, *id), lag)
-        })
+fn state_of(process: &ProcessInfo) -> &'static str {
+    match process.state {
+        ProcessState::Active => "active",
+        ProcessState::Joining => "joining",
+        ProcessState::Leaving => "leaving",
+        ProcessState::Lost => "lost its data",
     }
 }
 
-fn state_of(process: &wire::Process) -> &'static str {
-    match process.state() {
-        wire::ProcessState::Active => "active",
-        wire::ProcessState::Joining => "joining",
-        wire::ProcessState::Leaving => "leaving",
-        wire::ProcessState::Lost => "lost its data",
+fn role_of(role: Role) -> &'static str {
+    match role {
+        Role::Leader => "leader",
+        Role::Follower => "follower",
+        Role::Learner => "learner",
+        Role::WaitsForCopy => "waits for a copy",
+        Role::Missing => "missing",
     }
 }
 
-fn as_tables(view: &View) -> String {
-    let groups = &view.groups;
+fn as_tables(survey: &Survey) -> String {
+    let groups = survey.groups();
     let mut text = format!(
         "cluster {:016x}, list of groups {}, {} replicas wanted\n\n",
         groups.cluster, groups.version, groups.replicas
     );
     let mut rows = vec![["process", "address", "state", "reachable"].map(str::to_owned)];
     rows.extend(groups.processes.iter().map(|process| {
-        let up = match view.said.get(&process.id) {
-            Some(Err(error)) => format!("no: {error}"),
-            _ => "yes".to_owned(),
+        let up = match survey.answer(process) {
+            Err(error) => format!("no: {error}"),
+            Ok(_) => "yes".to_owned(),
         };
         [process.id.to_string(), process.address.clone(), state_of(process).to_owned(), up]
     }));
     text.push_str(&table(&rows));
     text.push('\n');
     let mut rows = vec![["group", "replica on", "role", "term", "lag"].map(str::to_owned)];
-    for group in view.all() {
-        for (process, role, lag) in view.replicas(group) {
-            let term =
-                view.replica(group, process).map_or_else(String::new, |replica| replica.term.to_string());
-            let lag = lag.map_or_else(String::new, |lag| lag.to_string());
-            rows.push([group.name.clone(), view.address(process).to_owned(), role.to_owned(), term, lag]);
+    for group in groups.all() {
+        for replica in survey.replicas(group) {
+            let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+            let role = role_of(replica.role).to_owned();
+            let (term, lag) = (number(replica.term), number(replica.lag));
+            rows.push([group.name.clone(), replica.address.to_owned(), role, term, lag]);
         }
     }
     text.push_str(&table(&rows));
     text
 }
 
-fn as_json(view: &View) -> String {
-    let process = |process: &wire::Process| {
-        let error = view.said.get(&process.id).and_then(|said| said.as_ref().err()).map(NodeError::to_string);
+fn as_json(survey: &Survey) -> String {
+    let groups = survey.groups();
+    let process = |process: &ProcessInfo| {
+        let error = survey.answer(process).err().map(|error| error.to_string());
         json!({
             "id": process.id,
             "address": process.address,
@@ -274,21 +196,24 @@ fn as_json(view: &View) -> String {
             "error": error,
         })
     };
-    let group = |group: &wire::Group| {
-        let replicas: Vec<Value> = view
-            .replicas(group)
-            .map(|(process, role, lag)| {
-                json!({ "process": process, "address": view.address(process), "role": role, "lag_entries": lag })
-            })
-            .collect();
+    let replica = |replica: ReplicaView<'_>| {
+        json!({
+            "process": replica.process,
+            "address": replica.address,
+            "role": role_of(replica.role),
+            "lag_entries": replica.lag,
+        })
+    };
+    let group = |group: &GroupInfo| {
+        let replicas: Vec<Value> = survey.replicas(group).into_iter().map(replica).collect();
         json!({ "name": group.name, "replicas": replicas })
     };
     let all = json!({
-        "cluster": format!("{:016x}", view.groups.cluster),
-        "version": view.groups.version,
-        "replicas": view.groups.replicas,
-        "processes": view.groups.processes.iter().map(process).collect::<Vec<_>>(),
-        "groups": view.all().map(group).collect::<Vec<_>>(),
+        "cluster": format!("{:016x}", groups.cluster),
+        "version": groups.version,
+        "replicas": groups.replicas,
+        "processes": groups.processes.iter().map(process).collect::<Vec<_>>(),
+        "groups": groups.all().map(group).collect::<Vec<_>>(),
     });
     format!("{all}\n")
 }
