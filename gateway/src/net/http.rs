@@ -21,6 +21,7 @@ mod report;
 mod scripts;
 mod span;
 mod state;
+mod topology;
 
 use std::convert::Infallible;
 use std::io;
@@ -106,7 +107,7 @@ fn routes() -> Vec<Route> {
         put("/v1/key/{key}", keys::put),
         delete("/v1/key/{key}", keys::delete),
         get("/v1/events", events::listen),
-        get("/v1/topology", docs::topology),
+        get("/v1/topology", topology::topology),
         get("/v1/docs", docs::commands),
         get("/v1/openapi.json", docs::openapi),
     ]

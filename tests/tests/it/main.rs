@@ -20,6 +20,7 @@ mod grpc;
 mod hash_expiry;
 mod http;
 mod http_random;
+mod http_topology;
 mod introspection;
 mod limits;
 mod lock_queues;

@@ -1,4 +1,4 @@
-//! What the server says of itself: whether it is well, what it is made of, which commands it has, and this API.
+//! What the server says of itself: whether it is well, which commands it has, and this API.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,14 +7,11 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use store::client::Member;
 use store_engine::{Command, syntax};
 
 use super::extract::Ask;
 use super::json;
-use super::problem::Problem;
 use super::state::HttpState;
-use crate::config::Address;
 use crate::export::metrics;
 use crate::registry::info::{categories, flag_names};
 
@@ -46,80 +43,6 @@ pub async fn metrics(State(state): State<Arc<HttpState>>) -> Response {
 /// The description of this API.
 pub async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], OPENAPI).into_response()
-}
-
-#[derive(Serialize)]
-struct Topology<'a> {
-    mode: &'static str,
-    nodes: [NodeReport<'a>; 1],
-    stores: Vec<String>,
-    epoch: Option<u64>,
-    members: Vec<MemberReport>,
-}
-
-/// A store node as this gateway sees it.
-#[derive(Serialize)]
-struct MemberReport {
-    address: String,
-    slots: String,
-    slot_count: usize,
-    keys: u64,
-    bytes: u64,
-    epoch: u64,
-    lag: u64,
-    reachable: bool,
-    error: Option<String>,
-}
-
-impl MemberReport {
-    fn of(member: Member) -> MemberReport {
-        let Member { node: address, slots, count: slot_count, keys, bytes, epoch, lag, up, .. } = member;
-        MemberReport {
-            address,
-            slots,
-            slot_count,
-            keys,
-            bytes,
-            epoch,
-            lag,
-            reachable: up.is_ok(),
-            error: up.err().map(|why| why.to_string()),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct NodeReport<'a> {
-    id: &'a str,
-    version: &'static str,
-    resp: String,
-    shards: Option<usize>,
-    threads: usize,
-    keys: usize,
-    bytes: usize,
-}
-
-/// This process, what it holds, and the store nodes it uses if the data is not in it.
-pub async fn topology(ask: Ask) -> Result<Response, Problem> {
-    ask.work.check(&[b"INFO"])?;
-    let server = ask.server();
-    let usage = server.store.usage();
-    let node = NodeReport {
-        id: &server.process.run_id,
-        version: env!("CARGO_PKG_VERSION"),
-        resp: server.process.resp_addr.to_string(),
-        shards: server.store.node().map(|node| node.shards()),
-        threads: server.config.threads.get_usize(),
-        keys: usage.keys.iter().sum(),
-        bytes: usage.bytes,
-    };
-    let stores: Vec<String> = server.config.stores.get().iter().map(Address::to_string).collect();
-    let mode = if server.store.node().is_some() { "embedded" } else { "distributed" };
-    let cluster = server.store.cluster();
-    let epoch = cluster.map(|cluster| cluster.map().epoch());
-    let members = cluster.map_or_else(Vec::new, |cluster| cluster.members());
-    let members = members.into_iter().map(MemberReport::of).collect();
-    Ok(json::body(&Topology { mode, nodes: [node], stores, epoch, members }))
 }
 
 #[derive(Serialize)]
