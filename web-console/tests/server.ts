@@ -1,8 +1,10 @@
 /** A server of its own for each file of tests. */
-import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync } from "node:fs";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
+import { promisify } from "node:util";
 
 const target = process.env.CARGO_TARGET_DIR ?? join(import.meta.dirname, "../../target");
 const program = process.env.MOONSHARD_BIN ?? resolve(target, "debug/moonshard");
@@ -47,6 +49,43 @@ export async function startStore(): Promise<{ address: string; stop(): Promise<v
   const options = ["store", "--grpc", "127.0.0.1:0", "--data-dir", "none"];
   const { child, address } = await run(options, /^moonshard store ready grpc=(\S+)/);
   return { address, stop: () => stop(child) };
+}
+
+/** Processes with replicas of the same groups. */
+export interface Replicas {
+  addresses: string[];
+  /** Ends one of them as a crash would. */
+  kill(at: number): Promise<void>;
+  /** Ends all, and deletes their data. */
+  stop(): Promise<void>;
+}
+
+/** Makes three processes a cluster with three replicas of each group. */
+export async function startReplicas(): Promise<Replicas> {
+  const data = mkdtempSync(join(tmpdir(), "moonshard-console-"));
+  const running = new Set<ChildProcess>();
+  const kill = async (child: ChildProcess | undefined) => {
+    if (child && running.delete(child)) await stop(child);
+  };
+  const end = async () => {
+    await Promise.all([...running].map(kill));
+    rmSync(data, { recursive: true });
+  };
+  try {
+    const stores: { child: ChildProcess; address: string }[] = [];
+    for (const at of [1, 2, 3]) {
+      const options = ["store", "--grpc", "127.0.0.1:0", "--data-dir", join(data, String(at))];
+      const store = await run([...options, "--durability", "sync"], /^moonshard store ready grpc=(\S+)/);
+      running.add(store.child);
+      stores.push(store);
+    }
+    const addresses = stores.map((store) => store.address);
+    await promisify(execFile)(program, ["topology", "found", "--stores", addresses.join(",")]);
+    return { addresses, kill: (at) => kill(stores[at]?.child), stop: end };
+  } catch (error) {
+    await end();
+    throw error;
+  }
 }
 
 async function run(

@@ -122,11 +122,44 @@ export interface Member {
   error: string | null;
 }
 
+/** A process of a cluster with replicas. */
+export interface StoreProcess {
+  id: number;
+  address: string;
+  state: "active" | "joining" | "leaving" | "lost";
+  answers: boolean;
+  error: string | null;
+}
+
+export interface Replica {
+  process: number;
+  address: string;
+  state: "leader" | "follower" | "learner" | "waits_for_copy" | "missing";
+  leads: boolean;
+  lag_entries: number | null;
+  answers: boolean;
+  leaves: boolean;
+}
+
+export interface Group {
+  name: string;
+  slots: string;
+  leader: string | null;
+  term: number | null;
+  changing: boolean;
+  replicas: Replica[];
+}
+
 export interface Topology {
   mode: "embedded" | "distributed";
   stores: string[];
   epoch: number | null;
+  /** Of a cluster with replicas these are the groups that have slots, by name. */
   members: Member[];
+  /** Of a cluster with replicas: how many each group is to have. */
+  replicas: number | null;
+  processes: StoreProcess[] | null;
+  groups: Group[] | null;
   nodes: {
     id: string;
     version: string;

@@ -1,10 +1,12 @@
-/** What the server is made of: its process, the store nodes, and which slots they have. */
+/** What the server is made of: its process, the store nodes or groups of replicas, and which slots they have. */
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ask } from "../api/http";
 import type { Member, Topology } from "../api/types";
 import { bytes, count } from "../run/numbers";
 import { Badge, Notice } from "../ui/parts";
+import { Fact } from "./fact";
+import { Groups, ownerName, Processes } from "./groups";
 import { rangesOf, SLOTS, slotOf } from "./slots";
 
 const topology = signal<Topology | null>(null);
@@ -111,13 +113,13 @@ function Members({ members }: { members: Member[] }) {
   );
 }
 
-function Fact({ name, value }: { name: string; value: string }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{value}</dd>
-    </div>
-  );
+/** Who has which slots, in the order of the colours. */
+function ownersOf({ members, groups }: Topology): Owner[] {
+  if (members.length === 0) return [{ name: "this server", ranges: [[0, SLOTS - 1]] }];
+  return members.map(({ address, slots }) => {
+    const group = groups?.find(({ name }) => name === address);
+    return { name: group ? ownerName(group) : address, ranges: rangesOf(slots) };
+  });
 }
 
 export function TopologyPage() {
@@ -144,16 +146,15 @@ export function TopologyPage() {
               <Fact name="run id" value={node.id.slice(0, 12)} />
             </dl>
           </section>
-          <SlotMap
-            owners={
-              now.members.length > 0
-                ? now.members.map((member) => ({ name: member.address, ranges: rangesOf(member.slots) }))
-                : [{ name: "this server", ranges: [[0, SLOTS - 1]] }]
-            }
-          />
-          {now.members.length > 0 ? (
-            <Members members={now.members} />
-          ) : (
+          <SlotMap owners={ownersOf(now)} />
+          {now.groups && now.processes && (
+            <>
+              <Groups groups={now.groups} members={now.members} replicas={now.replicas} />
+              <Processes processes={now.processes} groups={now.groups} />
+            </>
+          )}
+          {now.members.length > 0 && !now.groups && <Members members={now.members} />}
+          {now.members.length === 0 && (
             <p class="quiet">
               All data is in this process, spread over {node.shards} shards that are locked one by one. With
               store nodes (the parameter <code>stores</code>) each has a part of the slots.
