@@ -1,13 +1,12 @@
-//! The commands of the chapters on operations and security, run as they are, with a server and a cluster of their own.
+//! The commands of the chapters on operations, security and slots that move, run as they are, with a server and a cluster of
+//! their own. Those about replicas are in [`super::cluster_chapter`].
 
-use std::fmt::Write as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
-
+use tests::TestCluster;
 use tests::cluster::Member;
 use tests::ports::fixed_port;
 use tests::temp_dir::TempDir;
-use tests::{TestCluster, process};
+
+use super::shell_blocks::{have, page, run, script, split};
 
 /// What stands in for systemd and for the default ports. A command of Redis that fails is a failure.
 const PRELUDE: &str = r#"set -euo pipefail
@@ -41,42 +40,19 @@ test "$(redis-cli GET visits)" = 41
 systemctl stop moonshard
 "#;
 
-/// The fenced blocks of shell commands.
-fn blocks(page: &str) -> Vec<&str> {
-    let starts = page.split("\n```sh\n").skip(1);
-    starts.map(|block| block.split("\n```").next().expect("a first part")).collect()
-}
-
 #[test]
 fn the_commands_of_the_page_work() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
-    let read = |page: &str| std::fs::read_to_string(root.join("docs/src").join(page)).expect("a page");
-    let page = ["operations.md", "security.md"].map(read).concat();
-    for tool in ["redis-cli", "curl"] {
-        if Command::new(tool).arg("--version").stdout(Stdio::null()).status().is_err() {
-            // Not through print!, which the test harness would keep for itself.
-            let line = format!(
-                "\n***** {tool} is not installed: the commands of the documentation are SKIPPED *****\n"
-            );
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
-            return;
-        }
+    if !have(&["redis-cli", "curl"]) {
+        return;
     }
+    let (operations, _) = split(&page("operations.md"), "## Replicas");
+    let cluster_page = page("cluster.md");
+    let (_, moving) = split(&cluster_page, "## Moving slots");
+    let all = [&*operations, &page("security.md"), moving].map(script).concat();
     let dir = TempDir::made("operations");
-    let programs = TempDir::made("operations-bin");
-    std::os::unix::fs::symlink(process::binary(), programs.path().join("moonshard")).expect("a link");
     let (cluster, mut fourth) = (TestCluster::start(3, 1, None), Member::store(None, &[]));
     fourth.start();
     let http = format!("127.0.0.1:{}", fixed_port());
-
-    let mut script = PRELUDE.to_owned();
-    let all = blocks(&page);
-    assert!(all.len() > 6, "the blocks of the page look different now");
-    for block in all {
-        // Told when it fails, as the last one that was told.
-        let _ = writeln!(script, "echo '--- next:'; cat <<'BLOCK'\n{block}\nBLOCK\n{block}");
-    }
-    script.push_str(END);
     let data = dir.child("data");
     let mut places =
         vec![("127.0.0.1:8080".to_owned(), http.clone()), ("/var/lib/moonshard".to_owned(), data.clone())];
@@ -87,24 +63,6 @@ fn the_commands_of_the_page_work() {
     ));
     let nodes = cluster.wires.iter().map(|wire| wire.address()).chain([fourth.address()]);
     places.extend(nodes.zip(1..).map(|(node, number)| (format!("10.0.0.{number}:7101"), node.to_string())));
-    for (there, here) in places {
-        assert!(script.contains(&there), "nothing is said of {there} any more");
-        script = script.replace(&there, &here);
-    }
-
-    let path = std::env::var("PATH").expect("a PATH");
-    let mut command = Command::new("bash");
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("MOONSHARD_"))
-    {
-        command.env_remove(name);
-    }
-    command
-        .args(["-c", &script])
-        .current_dir(dir.path())
-        .env("PATH", format!("{}:{path}", programs.text()))
-        .envs([("MOONSHARD_HTTP", http), ("RESP", fixed_port().to_string()), ("DATA", data)])
-        .stdin(Stdio::null());
-    let output = command.output().expect("bash starts");
-    let reported = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(output.status.success(), "{}\n--- errors:\n{}", reported[0], reported[1]);
+    let variables = [("MOONSHARD_HTTP", http), ("RESP", fixed_port().to_string()), ("DATA", data)];
+    run([PRELUDE, &all, END].concat(), &dir, &places, &variables);
 }
