@@ -386,6 +386,7 @@ fn the_server_describes_itself() {
     let mut talk = Talk::new(&server);
     let topology = talk.get("/v1/topology").json();
     assert_eq!((&topology["mode"], &topology["nodes"][0]["shards"]), (&json!("embedded"), &json!(4)));
+    assert!(["replicas", "processes", "groups"].iter().all(|name| topology[name].is_null()), "{topology}");
     let docs = talk.get("/v1/docs").json();
     let names: Vec<&String> = docs.as_object().expect("commands").keys().collect();
     assert_eq!(names.len() as u64, {
