@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proto::store::v1 as wire;
 use proto::store::v1::store_client::StoreClient;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tonic::{Code, Status};
 
 use super::directory::Directory;
@@ -16,6 +16,8 @@ use crate::replication::{Groups, META};
 
 /// How long the leader of the group that makes the changes is looked for.
 const LEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a process may take to become one of a cluster.
+const FOUND_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause between two attempts.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -64,7 +66,11 @@ pub(crate) async fn found(
         process: id,
         adopts,
     };
-    match StoreClient::new(channel).found(request).await {
+    let mut client = StoreClient::new(channel);
+    let Ok(answer) = timeout(FOUND_TIMEOUT, client.found(request)).await else {
+        return Err(FoundError::Unknown(LinkError::NoAnswer));
+    };
+    match answer {
         Ok(_) => Ok(()),
         Err(status) if is_answer(&status) => Err(FoundError::Refused(status.message().to_owned())),
         Err(status) => Err(FoundError::Unknown(LinkError::Connect(status.message().to_owned()))),

@@ -316,6 +316,7 @@ mod tests {
             address,
             state: ProcessState::Joining,
             replaces: Some(1),
+            zone: String::new(),
         });
         groups.newest_process = 5;
         let survey = survey(groups, vec![(5, Ok(report(false, 5, 30, &[2, 3])))]);

@@ -39,9 +39,13 @@ trap 'kill -9 "${server[@]}" 2>/dev/null || true; wait' EXIT
 for machine in 10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5; do ssh "$machine" systemctl start moonshard; done
 "#;
 
-/// Of the page on operations: its cluster exists, and is in use.
-const IN_USE: &str = r#"
+/// Of the page on operations: its cluster exists,
+const FOUNDED: &str = r#"
 moonshard topology found --stores 10.0.0.1:7101,10.0.0.2:7101,10.0.0.3:7101
+"#;
+
+/// and is in use. Without replicas the gateway makes it one.
+const IN_USE: &str = r#"
 moonshard gateway --resp "127.0.0.1:$RESP" --http "$HTTP" --grpc off --stores 10.0.0.1:7101,10.0.0.2:7101,10.0.0.3:7101 \
     >>gateway.log 2>&1 &
 server[gateway]=$!
@@ -117,9 +121,20 @@ fn what_the_page_on_operations_says_of_replicas_works() {
     }
     let operations = page("operations.md");
     let (_, replicas) = split(&operations, "## Replicas");
-    let cluster = cluster_after([IN_USE, &script(replicas), VISITS].concat());
+    let cluster = cluster_after([FOUNDED, IN_USE, &script(replicas), VISITS].concat());
     is_on(&cluster, &["10.0.0.2", "10.0.0.4", "10.0.0.5"]);
     let processes = cluster["processes"].as_array().expect("a list");
     let lost_its_disk = processes.iter().find(|process| process["address"] == "10.0.0.2");
     assert_ne!(lost_its_disk.expect("it is one of them")["id"], 2, "it has a new number");
+}
+
+#[test]
+fn nodes_get_replicas_as_the_chapter_says() {
+    if !have(&["redis-cli"]) {
+        return;
+    }
+    let chapter = page("cluster.md");
+    let (_, section) = split(&chapter, "## From nodes to replicas");
+    let cluster = cluster_after([IN_USE, &script(section), VISITS].concat());
+    is_on(&cluster, &["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
 }

@@ -161,13 +161,14 @@ fn as_tables(survey: &Survey) -> String {
         "cluster {:016x}, list of groups {}, {} replicas wanted\n\n",
         groups.cluster, groups.version, groups.replicas
     );
-    let mut rows = vec![["process", "address", "state", "reachable"].map(str::to_owned)];
+    let mut rows = vec![["process", "address", "zone", "state", "reachable"].map(str::to_owned)];
     rows.extend(groups.processes.iter().map(|process| {
         let up = match survey.answer(process) {
             Err(error) => format!("no: {error}"),
             Ok(_) => "yes".to_owned(),
         };
-        [process.id.to_string(), process.address.clone(), state_of(process).to_owned(), up]
+        let (id, state) = (process.id.to_string(), state_of(process).to_owned());
+        [id, process.address.clone(), process.zone.clone(), state, up]
     }));
     text.push_str(&table(&rows));
     text.push('\n');
@@ -191,6 +192,7 @@ fn as_json(survey: &Survey) -> String {
         json!({
             "id": process.id,
             "address": process.address,
+            "zone": process.zone,
             "state": state_of(process),
             "reachable": error.is_none(),
             "error": error,
