@@ -1,6 +1,7 @@
 //! Store nodes and gateways as processes that can be killed and started again, each where it was.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 
 use resp::Value;
@@ -10,7 +11,7 @@ use crate::ports::{fixed_listener, fixed_port};
 use crate::process::command;
 use crate::proxy::Proxy;
 use crate::temp_dir::TempDir;
-use crate::{Client, TestServer, wait_until};
+use crate::{Client, TIMEOUT, TestServer, wait_until};
 
 /// Store nodes behind proxies, and their gateways.
 pub struct TestCluster {
@@ -33,6 +34,7 @@ pub struct Member {
     /// Its data, if it keeps some.
     pub dir: Option<TempDir>,
     controls: Option<Controls>,
+    probes: Option<SocketAddr>,
 }
 
 /// What a test does to the disk and the clock of a running process: it looks at files in this directory.
@@ -95,7 +97,7 @@ impl Member {
         let port = fixed_port();
         let own = [role.to_owned(), format!("--{endpoint}"), format!("127.0.0.1:{port}")];
         let flags = own.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned())).collect();
-        Member { flags, port, endpoint, server: None, times: "", dir: None, controls: None }
+        Member { flags, port, endpoint, server: None, times: "", dir: None, controls: None, probes: None }
     }
 
     /// A store node. With a `durability` it has a folder for its data.
@@ -108,6 +110,33 @@ impl Member {
             member.dir = Some(dir);
         }
         member
+    }
+
+    /// The same with a listener for probes.
+    pub fn with_probes(mut self) -> Member {
+        let port = fixed_port();
+        self.flags.extend(["--http".to_owned(), format!("127.0.0.1:{port}")]);
+        self.probes = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        self
+    }
+
+    /// Where probes ask a member that was made `with_probes`.
+    pub fn probes(&self) -> SocketAddr {
+        self.probes.expect("it has such a listener")
+    }
+
+    /// What a member with probes says to those who ask whether it is ready; empty if it does not answer.
+    pub fn readiness(&self) -> String {
+        let ask = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(self.probes())?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            write!(stream, "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        let answer = ask().unwrap_or_default();
+        answer.split_once("\r\n\r\n").map_or_else(String::new, |(_, body)| body.to_owned())
     }
 
     /// A gateway of the stores at these addresses.
@@ -279,7 +308,7 @@ impl TestCluster {
 
     /// The same with another number of replicas.
     pub fn start_founded(stores: usize, gateways: usize, replicas: &str) -> TestCluster {
-        let stores = (0..stores).map(|_| Member::store(Some("sync"), &[])).collect();
+        let stores = (0..stores).map(|_| Member::store(Some("sync"), &[]).with_probes()).collect();
         let mut cluster = TestCluster::of_stores(stores, replicas);
         let addresses: Vec<SocketAddr> = cluster.wires.iter().map(Proxy::address).collect();
         cluster.gateways = (0..gateways).map(|_| Member::gateway(&addresses, &[])).collect();
@@ -321,7 +350,7 @@ impl TestCluster {
 impl TestCluster {
     /// Starts a store without data; its address for the others.
     pub fn add_store(&mut self) -> SocketAddr {
-        let mut store = Member::store(Some("sync"), &[]);
+        let mut store = Member::store(Some("sync"), &[]).with_probes();
         store.start();
         let wire = Proxy::start(fixed_listener(), store.address());
         let address = wire.address();

@@ -95,8 +95,14 @@ async fn http(remote: Remote) -> Result<(), tonic::codegen::StdError> {
     let mut answer = Vec::new();
     stream.take(4096).read_to_end(&mut answer).await?;
     let answer = String::from_utf8_lossy(&answer);
-    let status = answer.lines().next().unwrap_or_default();
-    if status.starts_with("HTTP/1.1 200 ") { Ok(()) } else { Err(format!("it answered {status:?}").into()) }
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.lines().next().unwrap_or_default();
+    match body.lines().next() {
+        _ if status.starts_with("HTTP/1.1 200 ") => Ok(()),
+        // Of another kind of server, the body is of no interest.
+        Some(reason) if reason.starts_with("not ready") => Err(format!("{status:?}: {reason}").into()),
+        _ => Err(format!("it answered {status:?}").into()),
+    }
 }
 
 async fn grpc(remote: Remote) -> Result<(), tonic::codegen::StdError> {

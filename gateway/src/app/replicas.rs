@@ -16,6 +16,7 @@ use super::{DRAIN, listen};
 use crate::config::{Config, SettingError};
 use crate::export::metrics;
 use crate::net;
+use crate::net::http::Readiness;
 use crate::telemetry::counters::{give_back_memory, unix_ms};
 use crate::telemetry::spans::Spans;
 
@@ -38,6 +39,15 @@ impl Companion for OfProgram {
             let background = store::background::run(&node, || config.pace(), unix_ms);
             tokio::join!(background, crate::app::background::log_disk_failures(&node));
         })
+    }
+}
+
+/// A process with replicas is ready when these have caught up, until it shuts down.
+fn readiness(process: &Process, is_open: bool) -> Readiness {
+    match process.readiness() {
+        _ if !is_open => Readiness::ShuttingDown,
+        Ok(()) => Readiness::Ready,
+        Err(why) => Readiness::NotYet(why.to_string()),
     }
 }
 
@@ -67,12 +77,16 @@ pub async fn serve(config: &Arc<Config>, dir: PathBuf, beginning: Beginning) -> 
     let mut serving = tokio::spawn(process.clone().serve(listener, async move {
         let _ = stopped.wait_for(|stop| *stop).await;
     }));
-    let (set_ready, ready) = tokio::sync::watch::channel(true);
+    let (set_open, open) = tokio::sync::watch::channel(true);
     let mut addresses = format!("grpc={bound}");
     if let Some(address) = config.http.get() {
         let (listener, bound) = listen("http", &address, config)?;
         addresses.push_str(&format!(" http={bound}"));
         let (started, config_of_metrics) = (Instant::now(), config.clone());
+        let readiness = {
+            let process = process.clone();
+            move || readiness(&process, *open.borrow())
+        };
         let text = move |ready| {
             let most = config_of_metrics.maxmemory.get();
             metrics::render(&metrics::of_replicas(&process, &spans, started, ready, most))
@@ -80,7 +94,7 @@ pub async fn serve(config: &Arc<Config>, dir: PathBuf, beginning: Beginning) -> 
         tokio::spawn(net::http::serve_health(
             config.clone(),
             listener,
-            ready,
+            readiness,
             move |stream, _| certificates.wire_of_probe(stream),
             text,
         ));
@@ -97,7 +111,7 @@ pub async fn serve(config: &Arc<Config>, dir: PathBuf, beginning: Beginning) -> 
         }
     }
     info!("shutting down: gateways are notified, the groups that this process leads get other leaders");
-    let _ = set_ready.send(false);
+    let _ = set_open.send(false);
     let _ = stop.send(true);
     if tokio::time::timeout(2 * DRAIN, serving).await.is_err() {
         info!("shutting down: open connections were closed after the grace period");

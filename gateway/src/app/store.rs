@@ -92,10 +92,12 @@ async fn run_node(config: &Arc<Config>, accept_loss: bool, beginning: Beginning)
         addresses.push_str(&format!(" http={bound}"));
         let (of_node, certificates) = (of_node.clone(), certificates.clone());
         let text = move |ready| metrics::render(&of_node.gather(ready));
+        let followed = ready.clone();
+        let readiness = move || net::http::Readiness::until_shutdown(*followed.borrow());
         probes = Some(tokio::spawn(net::http::serve_health(
             config.clone(),
             listener,
-            ready.clone(),
+            readiness,
             move |stream, _| certificates.wire_of_probe(stream),
             text,
         )));

@@ -58,7 +58,7 @@ use super::acceptor::{self, ConnectionGuard, Ready};
 use crate::export::metrics;
 use crate::server::Server;
 use crate::telemetry::counters;
-pub use health::serve_health;
+pub use health::{Readiness, serve_health};
 
 type App = TowerToHyperService<Router>;
 
@@ -166,7 +166,8 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
         false => server.process.certificates.wire(stream, counters::Listener::Http),
     };
     let metrics = move |ready| metrics::render(&metrics::of_server(&report, ready));
-    serve_health(config, listener, ready, enter, metrics).await;
+    let readiness = move || Readiness::until_shutdown(*ready.borrow());
+    serve_health(config, listener, readiness, enter, metrics).await;
 }
 
 /// Answers requests until the connection ends, or is ended by CLIENT KILL or the process. If the client hangs up in the

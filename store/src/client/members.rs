@@ -6,6 +6,7 @@ use std::time::Duration;
 use proto::store::v1 as wire;
 use proto::store::v1::store_client::StoreClient;
 use tokio::time::{Instant, sleep, timeout};
+use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use super::directory::Directory;
@@ -88,9 +89,18 @@ fn is_answer(status: &Status) -> bool {
 /// What the process at this address knows of its cluster.
 pub async fn inspect(address: &str, credentials: &PeerCredentials) -> Result<wire::Inspection, NodeError> {
     let channel = way::connect(address, credentials.tls.as_ref()).await.map_err(NodeError::Lost)?;
+    let answer = inspect_by(channel, credentials).await;
+    answer.map_err(|status| NodeError::Refused(status.message().to_owned()))
+}
+
+/// What the process at the other end of a connection knows of its cluster.
+pub(crate) async fn inspect_by(
+    channel: Channel,
+    credentials: &PeerCredentials,
+) -> Result<wire::Inspection, Status> {
     let token = credentials.token.clone().unwrap_or_default();
     let answer = StoreClient::new(channel).inspect(wire::InspectRequest { token }).await;
-    answer.map(tonic::Response::into_inner).map_err(|status| NodeError::Refused(status.message().to_owned()))
+    answer.map(tonic::Response::into_inner)
 }
 
 /// Changes the list of groups of the cluster that the directory knows; returns the new list.

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::driver::{Copied, GroupState, ReplicaHandle};
 use super::entry;
-use crate::journal::{DiskError, Open, Reads};
+use crate::journal::{DiskError, Open, Reads, fail_point};
 use crate::node::Node;
 use crate::persist::Kept;
 
@@ -210,7 +210,11 @@ impl Group {
             }
             loop {
                 let (node, log, from) = (node.clone(), self.replica.log.clone(), next);
-                let applied = spawn_blocking(move || apply(&node, &log, from)).await;
+                let applied = spawn_blocking(move || {
+                    fail_point::pass("applying");
+                    apply(&node, &log, from)
+                });
+                let applied = applied.await;
                 let after = applied.map_err(|_| GroupError::Panic)??;
                 if after == next {
                     break;

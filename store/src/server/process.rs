@@ -5,6 +5,7 @@ mod copy;
 mod former_node;
 mod link;
 mod meta;
+mod readiness;
 mod replica;
 mod settings;
 mod state;
@@ -27,6 +28,7 @@ use tonic::{Request, Response, Status, Streaming};
 pub(super) use self::copy::CopyParts;
 use self::link::ReplicaLinks;
 use self::meta::MetaError;
+pub use self::readiness::NotReady;
 use self::settings::log_dir;
 pub use self::settings::{Companion, ProcessSettings};
 use self::state::State;
@@ -109,6 +111,7 @@ impl Process {
             driver,
             replicas: RwLock::new(BTreeMap::new()),
             meta: RwLock::default(),
+            committed: Mutex::default(),
             tasks: Mutex::new(JoinSet::new()),
             stop: watch::Sender::new(false),
             over: watch::Sender::new(false),
@@ -119,8 +122,9 @@ impl Process {
             let voters: &[u64] = if groups.version == 1 { &group.replicas } else { &[] };
             state.begin(group, voters).map_err(ProcessError::Driver)?;
         }
-        let following = state.clone().follow_changes();
+        let (following, asking) = (state.clone().follow_changes(), state.clone().ask_leaders());
         state.tasks.lock().spawn(following);
+        state.tasks.lock().spawn(asking);
         Ok(Process { state })
     }
 
@@ -145,6 +149,12 @@ impl Process {
     pub fn replicas(&self) -> Vec<(String, ReplicaStatus)> {
         let replicas = self.state.replicas.read();
         replicas.values().map(|replica| (replica.name.clone(), replica.handle.status())).collect()
+    }
+
+    /// Whether all replicas in this process have caught up; else which one has not. A process that its cluster does not have any
+    /// more has none.
+    pub fn readiness(&self) -> Result<(), NotReady> {
+        self.state.readiness()
     }
 
     /// Answers gateways and other processes until `stop` is done; then hands over what it leads and ends.
@@ -297,9 +307,11 @@ impl Store for Process {
         &self,
         request: Request<wire::InspectRequest>,
     ) -> Result<Response<wire::Inspection>, Status> {
+        let known = request.extensions().get::<Known>().cloned().unwrap_or_default();
         if !self.state.has_token(&request.into_inner().token) {
             return Err(Status::permission_denied("wrong cluster token"));
         }
+        known.set();
         Ok(Response::new(self.state.inspect()))
     }
 }

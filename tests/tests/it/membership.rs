@@ -2,6 +2,7 @@
 
 use tests::cluster::{Member, TestCluster};
 use tests::counting::{counted, goes_on};
+use tests::temp_dir::TempDir;
 use tests::{Value, wait_until};
 
 /// What a change of members may cost single requests: those on their way when a group gets another leader.
@@ -112,6 +113,70 @@ fn a_process_that_has_lost_its_disk_is_made_whole() {
         goes_on(cluster);
     });
     told.failed_only_with(&MAY_FAIL);
+}
+
+/// What a process says that is not ready, when it says this.
+fn waits_for(store: &Member, what: &str) -> String {
+    let mut said = String::new();
+    wait_until(what, || {
+        said = store.readiness();
+        said.starts_with("not ready: ") && said.contains(what)
+    });
+    said
+}
+
+fn is_ready(store: &Member) -> bool {
+    store.readiness() == "ready\n"
+}
+
+#[test]
+fn a_process_is_ready_when_its_replicas_have_caught_up() {
+    let mut cluster = TestCluster::start_replicated(3, 1);
+    for store in &cluster.stores {
+        wait_until("all have caught up", || is_ready(store));
+    }
+    let dir = TempDir::made("caught-up");
+    let go_on = |name: &str| std::fs::write(dir.path().join(name), "").expect("it can be written");
+
+    // It lacks entries.
+    cluster.stores[1].kill();
+    goes_on(&cluster);
+    cluster.stores[1].start_failing(&format!("applying=until:{}/apply", dir.text()));
+    waits_for(&cluster.stores[1], "entries of the log");
+    go_on("apply");
+    wait_until("it has applied them", || is_ready(&cluster.stores[1]));
+
+    // It lacks its data.
+    cluster.stores[1].kill();
+    std::fs::remove_dir_all(cluster.stores[1].data_dir()).expect("it is there");
+    cluster.stores[1].start_failing(&format!("copying=until:{}/copy", dir.text()));
+    let said = waits_for(&cluster.stores[1], "needs a copy of the data");
+    assert!(said.starts_with("not ready: the replica of group "), "{said}");
+    let asked = tests::process::command(&["health", "--http", &cluster.stores[1].probes().to_string()])
+        .output()
+        .expect("it starts");
+    let text = String::from_utf8_lossy(&asked.stderr);
+    assert!(!asked.status.success() && text.contains("503 ") && text.contains("not ready: "), "{text}");
+    go_on("copy");
+    wait_until("it has its copies", || is_ready(&cluster.stores[1]));
+    assert_eq!(data_of(&cluster.stores[1]), ["g0", "g1", "g2", "meta"]);
+
+    // It hears of no leader.
+    cluster.stores[0].kill();
+    cluster.stores[2].kill();
+    waits_for(&cluster.stores[1], "knows no leader");
+    cluster.stores[0].start();
+    cluster.stores[2].start();
+    for store in &cluster.stores {
+        wait_until("all have caught up again", || is_ready(store));
+    }
+
+    // It belongs to no cluster yet.
+    let fourth = cluster.add_store().to_string();
+    assert!(is_ready(&cluster.stores[3]));
+    done(&cluster, &["join", &fourth], "has joined the cluster");
+    wait_until("it has its share", || is_ready(&cluster.stores[3]));
+    assert_eq!(cluster.groups()["processes"].as_array().map(Vec::len), Some(4));
 }
 
 #[test]

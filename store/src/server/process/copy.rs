@@ -19,7 +19,7 @@ use tonic::Status;
 use crate::client::PeerCredentials;
 use crate::client::link::MESSAGE_BYTES;
 use crate::client::way;
-use crate::journal::{CopyPiece, Disk, DiskError, Op, in_dir};
+use crate::journal::{CopyPiece, Disk, DiskError, Op, fail_point, in_dir};
 use crate::node::Node;
 use crate::replication::{Copied, ReplicaHandle, position_of};
 
@@ -121,6 +121,7 @@ struct Copy {
 impl Copy {
     async fn begin(dir: PathBuf) -> Result<Copy, String> {
         on_disk(move || {
+            fail_point::reach("copying")?;
             remove(&dir).map_err(DiskError::io("remove", &dir))?;
             Ok(Copy { disk: in_dir(dir)()?, unflushed: 0 })
         })

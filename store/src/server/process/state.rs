@@ -32,10 +32,32 @@ pub(super) struct State {
     pub replicas: RwLock<BTreeMap<GroupId, Arc<Replica>>>,
     /// While this process leads the group that changes the list of groups.
     pub meta: RwLock<Option<Arc<Meta>>>,
+    /// What the leaders of groups have said that replicas in this process follow.
+    pub committed: Mutex<BTreeMap<GroupId, Committed>>,
     pub tasks: Mutex<JoinSet<()>>,
     pub stop: watch::Sender<bool>,
     /// The process ends: nothing is received any more.
     pub over: watch::Sender<bool>,
+}
+
+/// What the leader of a group has said: up to which entry all were committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Committed {
+    newest: u64,
+    /// When it was asked before; the first time the same.
+    before: u64,
+}
+
+impl Committed {
+    /// The leader has answered once more.
+    pub fn after(known: Option<Committed>, newest: u64) -> Committed {
+        Committed { newest, before: known.map_or(newest, |known| known.newest) }
+    }
+
+    /// How many entries a replica lacks that has applied all up to this one; 0 if it has caught up.
+    pub fn lag(self, applied: u64) -> u64 {
+        if applied >= self.before { 0 } else { self.newest.max(self.before) - applied }
+    }
 }
 
 /// A replica in this process.
