@@ -1,5 +1,6 @@
 //! The way to nodes in other processes.
 
+mod adoption;
 mod backoff;
 mod clock;
 mod cluster;
@@ -27,7 +28,8 @@ pub use cluster::{Cluster, QueryHandler};
 pub use credentials::PeerCredentials;
 pub use directory::Directory;
 pub use error::TransactionError;
-pub use founding::{adopt, found};
+pub use adoption::adopt;
+pub use founding::{Founded, found};
 pub use link::{Link, LinkHandshake, Pending, Traffic};
 pub use link_error::{LinkError, MapError};
 pub use lost::Lost;

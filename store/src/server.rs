@@ -177,6 +177,11 @@ impl Service {
         serve_peers(self, listener, host.credentials.tls.clone(), stop, move || host.sessions.end()).await
     }
 
+    /// Without a place in a cluster it refuses gateways from now on: the process is to have replicas instead of this node.
+    pub fn wait_for_founding(&self) {
+        self.host.foundings.set_required();
+    }
+
     /// Waits until an operator wants the process to have replicas instead of this node.
     pub async fn founding_request(&self) -> FoundingRequest {
         self.host.foundings.next().await

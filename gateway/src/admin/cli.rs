@@ -437,12 +437,14 @@ mod tests {
         );
         assert_eq!(task("moonshard topology drain c:3"), (plain(), Task::Drain { node: "c:3".to_owned() }));
         let of = |task| (plain(), Task::Replicas(task));
-        let joins = |process: &str, replaces: Option<&str>| Replicas::Join {
+        let joins = |process: &str, replaces: Option<&str>, if_missing| Replicas::Join {
             process: process.to_owned(),
             replaces: replaces.map(str::to_owned),
+            if_missing,
         };
-        assert_eq!(task("moonshard topology join c:3"), of(joins("c:3", None)));
-        assert_eq!(task("moonshard topology replace b:2 c:3"), of(joins("c:3", Some("b:2"))));
+        assert_eq!(task("moonshard topology join c:3"), of(joins("c:3", None, false)));
+        assert_eq!(task("moonshard topology join --if-missing c:3"), of(joins("c:3", None, true)));
+        assert_eq!(task("moonshard topology replace b:2 c:3"), of(joins("c:3", Some("b:2"), false)));
         assert_eq!(task("moonshard topology leave c:3"), of(Replicas::Leave { process: "c:3".to_owned() }));
         assert_eq!(task("moonshard topology replicas 3"), of(Replicas::Replicas { count: 3 }));
         assert_eq!(task("moonshard topology groups --json"), of(Replicas::Show { json: true }));

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use store::Cluster;
 use store::client::{
-    Decided, Member, NodeError, PreparedTransaction, TopologyError as ClusterError, Unfinished, accept,
-    adopt, drain_timeout, found, look,
+    Decided, Founded, Member, NodeError, PreparedTransaction, TopologyError as ClusterError, Unfinished,
+    accept, adopt, drain_timeout, found, look,
 };
 use store::topology::{NodeId, SLOTS, SlotMap};
 
@@ -99,11 +99,13 @@ async fn done(config: &Config, task: &Task) -> Result<(), TopologyError> {
     let stores: Vec<String> = config.stores.get().iter().map(Address::to_string).collect();
     let peer_credentials = Certificates::load(config)?.peer_credentials(config)?;
     if let Task::Found { replicas } = task {
-        let groups = found(&stores, *replicas, &peer_credentials).await?;
+        let Founded { groups, was_there } = found(&stores, *replicas, &peer_credentials).await?;
         let (count, processes) = (groups.groups.len(), groups.processes.len());
         print(&format!(
-            "cluster {:016x} founded: {count} groups with {replicas} replicas each on {processes} processes\n",
-            groups.cluster
+            "cluster {:016x} {}: {count} groups with {} replicas each on {processes} processes\n",
+            groups.cluster,
+            if was_there { "was founded before" } else { "founded" },
+            groups.replicas,
         ));
         return Ok(());
     }

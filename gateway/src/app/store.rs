@@ -64,6 +64,9 @@ async fn run_node(config: &Arc<Config>, accept_loss: bool, beginning: Beginning)
         warning,
     );
     let service = service.await.map_err(StartError::Store)?;
+    if config.replicated.get() {
+        service.wait_for_founding();
+    }
     give_back_memory();
     let background = tokio::spawn({
         let (node, config) = (node.clone(), config.clone());

@@ -122,6 +122,14 @@ pub static PARAMETERS: &[Parameter] = &[
               without one listens on loopback addresses only, unless it requires client certificates.",
     },
     Parameter {
+        name: "replicated",
+        kind: ParameterKind::Word(bool::WORDS, |c| &c.replicated.place),
+        default: Fallback::Text("no"),
+        live: false,
+        doc: "Whether a store node without data waits for moonshard topology found or join, and refuses gateways until \
+              then. Otherwise the first gateway makes it a node of a cluster without replicas.",
+    },
+    Parameter {
         name: "replica-copy-rate",
         kind: ParameterKind::Bytes(1 << 20..=1 << 40, |c| &c.replica_copy_rate),
         default: Fallback::Text("64mb"),

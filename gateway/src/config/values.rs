@@ -32,6 +32,7 @@ pub struct Config {
     pub data_dir: DirCell,
     pub stores: AddressesCell,
     pub cluster_token_file: DirCell,
+    pub replicated: ChoiceCell<bool>,
     pub replica_copy_rate: Number,
     pub zone: TextCell,
     pub reads: ChoiceCell<Reads>,

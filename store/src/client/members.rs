@@ -93,6 +93,20 @@ pub async fn inspect(address: &str, credentials: &PeerCredentials) -> Result<wir
     answer.map_err(|status| NodeError::Refused(status.message().to_owned()))
 }
 
+/// What the process at this address knows of its cluster; none if it belongs to no cluster of replicated groups.
+pub(super) async fn inspect_if_member(
+    address: &str,
+    credentials: &PeerCredentials,
+) -> Result<Option<wire::Inspection>, NodeError> {
+    let channel = way::connect(address, credentials.tls.as_ref()).await.map_err(NodeError::Lost)?;
+    match inspect_by(channel, credentials).await {
+        Ok(inspection) => Ok(Some(inspection)),
+        Err(status) if status.code() == Code::NotFound => Ok(None),
+        Err(status) if is_answer(&status) => Err(NodeError::Refused(status.message().to_owned())),
+        Err(status) => Err(NodeError::Lost(LinkError::Connect(status.message().to_owned()))),
+    }
+}
+
 /// What the process at the other end of a connection knows of its cluster.
 pub(crate) async fn inspect_by(
     channel: Channel,

@@ -118,8 +118,11 @@ impl Groups {
                 if !matches!(count, 1 | 3 | 5) {
                     return Err(GroupsError::Replicas(*count).into());
                 }
-                groups.replicas = *count;
-                groups.place()?;
+                // Groups that have as many stay where they are, also while a process has lost its data.
+                if groups.replicas != *count {
+                    groups.replicas = *count;
+                    groups.place()?;
+                }
             }
             Change::Transfer { group, to } => groups.transfer(group, to)?,
             Change::Settled { group, replicas } => groups.settle(*group, replicas),
@@ -393,6 +396,8 @@ mod tests {
         groups = after(&groups, Change::Replicas(3));
         assert!(replicas(&groups).iter().all(|replicas| replicas.len() == 3));
         assert_eq!(loads(&groups), [(3, 1); 3]);
+        let lost = after(&settled(&groups), Change::Lost(2));
+        assert_eq!(lost.changed(&Change::Replicas(3)), Ok(lost.clone()), "there are as many already");
         groups = after(&settled(&groups), Change::Replicas(1));
         assert_eq!(replicas(&groups), [[1], [2], [3], [1]]);
         assert_eq!(groups.groups[0].former, [2, 3]);

@@ -33,7 +33,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// ask, and a node without a data directory has lost nothing.
 pub(super) fn is_needed(host: &Host, map: &SlotMap) -> bool {
     let may_have_lost = map.is_guess() && map.nodes().len() > 1 && host.membership.identity() != 0;
-    may_have_lost && host.membership.taken().is_none()
+    may_have_lost && host.membership.taken().is_none() && !host.foundings.are_required()
 }
 
 /// Waits until it is known how to answer this handshake, for a while.

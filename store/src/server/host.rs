@@ -69,6 +69,8 @@ pub type FoundingRequest = (Founding, oneshot::Sender<Result<(), String>>);
 pub(crate) struct Foundings {
     request: Mutex<Option<FoundingRequest>>,
     arrived: Notify,
+    /// The node is not to become one of a cluster without replicas.
+    required: AtomicBool,
 }
 
 impl Foundings {
@@ -76,6 +78,16 @@ impl Foundings {
     pub fn add(&self, request: FoundingRequest) {
         *self.request.lock() = Some(request);
         self.arrived.notify_one();
+    }
+
+    /// From now on a gateway may not give the node a place.
+    pub fn set_required(&self) {
+        self.required.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a gateway may not give the node a place.
+    pub fn are_required(&self) -> bool {
+        self.required.load(Ordering::Relaxed)
     }
 
     /// The next request.

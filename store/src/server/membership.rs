@@ -35,6 +35,8 @@ pub(crate) enum MembershipError {
     AnotherCluster(String),
     /// The data of the node of this name is in another directory.
     OtherData(String),
+    /// It waits to become a process of a cluster of replicated groups.
+    NotFounded,
     /// So many other nodes have to confirm that the node of this name has lost nothing, and so many have.
     Unconfirmed { needed: usize, confirmed: usize, name: String },
 }
@@ -55,6 +57,9 @@ impl fmt::Display for MembershipError {
                 f,
                 "this node does not have the data of {name}: its data-dir is empty or belongs to another node. \
                  Start it with the right data-dir, or accept the loss with: moonshard topology accept {name}"
+            ),
+            MembershipError::NotFounded => f.write_str(
+                "this store node waits for moonshard topology found or join to make it one of a cluster of replicated groups",
             ),
             MembershipError::Unconfirmed { needed, confirmed, name } => write!(
                 f,

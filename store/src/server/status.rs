@@ -21,6 +21,9 @@ pub(super) fn greet(
     let taken = match &hello.map {
         Some(map) => {
             let (map, me) = (SlotMap::from_wire(map).map_err(MembershipError::Map)?, hello.node as usize);
+            if host.foundings.are_required() && host.membership.taken().is_none() {
+                return Err(MembershipError::NotFounded);
+            }
             if founding::is_needed(host, &map) {
                 return Err(founding::confirm(host, map, me));
             }

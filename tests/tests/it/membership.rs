@@ -171,10 +171,12 @@ fn a_process_is_ready_when_its_replicas_have_caught_up() {
         wait_until("all have caught up again", || is_ready(store));
     }
 
-    // It belongs to no cluster yet.
+    // It belongs to no cluster yet; one that belongs to it joins only once.
     let fourth = cluster.add_store().to_string();
     assert!(is_ready(&cluster.stores[3]));
-    done(&cluster, &["join", &fourth], "has joined the cluster");
+    for _ in 0..2 {
+        done(&cluster, &["join", "--if-missing", &fourth], "has joined the cluster");
+    }
     wait_until("it has its share", || is_ready(&cluster.stores[3]));
     assert_eq!(cluster.groups()["processes"].as_array().map(Vec::len), Some(4));
 }

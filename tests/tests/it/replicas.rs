@@ -171,9 +171,31 @@ fn only_processes_without_data_become_a_cluster() {
     refused("3", &addresses, "this process has data, or belongs to a cluster");
     let mut other = Member::store(Some("sync"), &[]);
     other.start();
-    // The two that were founded wait for the third: the same command again adds it, with any address that was named.
-    refused("3", &[addresses[0], addresses[1], other.address()], "this process belongs to the cluster");
+    let with_another = [addresses[0], addresses[1], other.address()];
+    refused("3", &with_another, &format!("{}: another process belongs to the cluster", other.address()));
     gateway.kill();
+}
+
+#[test]
+fn gateways_wait_until_the_cluster_is_founded() {
+    let store = |_| Member::store(Some("sync"), &["--replicated", "yes"]).with_probes();
+    let mut stores: Vec<Member> = (0..3).map(store).collect();
+    stores.iter_mut().for_each(Member::start);
+    let addresses: Vec<_> = stores.iter().map(Member::address).collect();
+    let mut gateway = Member::gateway(&addresses, &[]);
+    gateway.start();
+    let waits = "this store node waits for moonshard topology found or join";
+    wait_until("it is refused", || notation::reply(&gateway.client().run("INFO stores")).contains(waits));
+    stores.iter().for_each(|store| assert_eq!(store.readiness(), "ready\n"));
+    let (code, text) = found(&addresses, "3");
+    assert!(code == Some(0) && text.contains(" founded: 3 groups with 3 replicas each"), "{text}");
+    wait_until("it serves", || gateway.client().run("SET key value") == Value::Status("OK".into()));
+    for store in &stores {
+        wait_until("its replicas have caught up", || store.readiness() == "ready\n");
+    }
+    let (code, text) = found(&addresses, "3");
+    assert!(code == Some(0) && text.contains(" was founded before: 3 groups"), "{text}");
+    assert_eq!(gateway.client().run("GET key"), Value::Bulk(b"value".to_vec()));
 }
 
 /// Each leader knows when fields expire, and which fields have expired.

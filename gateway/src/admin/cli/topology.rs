@@ -23,10 +23,16 @@ pub(super) fn task(matches: &ArgMatches) -> Task {
         }
         Some(("adopt", _)) => Task::Adopt,
         Some(("groups", of)) => Task::Replicas(Replicas::Show { json: of.get_flag("json") }),
-        Some(("join", of)) => Task::Replicas(Replicas::Join { process: text(of, "PROCESS"), replaces: None }),
-        Some(("replace", of)) => {
-            Task::Replicas(Replicas::Join { process: text(of, "NEW"), replaces: Some(text(of, "OLD")) })
-        }
+        Some(("join", of)) => Task::Replicas(Replicas::Join {
+            process: text(of, "PROCESS"),
+            replaces: None,
+            if_missing: of.get_flag("if-missing"),
+        }),
+        Some(("replace", of)) => Task::Replicas(Replicas::Join {
+            process: text(of, "NEW"),
+            replaces: Some(text(of, "OLD")),
+            if_missing: false,
+        }),
         Some(("leave", of)) => Task::Replicas(Replicas::Leave { process: text(of, "PROCESS") }),
         Some(("replicas", of)) => Task::Replicas(Replicas::Replicas {
             count: *of.get_one::<usize>("COUNT").expect("clap requires it"),
@@ -127,7 +133,9 @@ pub(super) fn command() -> Command {
                 .about("Make the processes of --stores, which must have no data, a cluster of replicated groups")
                 .after_help(
                     "Each process leads one group at first, and each group has replicas on --replicas processes. \
-                     Start gateways afterwards.",
+                     Start gateways afterwards; store nodes with `replicated yes` refuse those that were started \
+                     before. An interrupted command is completed by running it again; a cluster that is complete \
+                     stays as it is.",
                 )
                 .arg(
                     Arg::new("replicas")
@@ -155,6 +163,9 @@ pub(super) fn command() -> Command {
             Command::new("join")
                 .about("Let a process without data join a cluster of replicated groups")
                 .after_help(copied)
+                .arg(Arg::new("if-missing").long("if-missing").action(ArgAction::SetTrue).help(
+                    "If the process belongs to the cluster already, only wait until it has its replicas",
+                ))
                 .arg(process("PROCESS").help("Address of the process, HOST:PORT")),
         )
         .subcommand(

@@ -27,6 +27,8 @@ pub enum Task {
         process: String,
         /// The address of the one that it replaces, if it does.
         replaces: Option<String>,
+        /// It may belong to the cluster already.
+        if_missing: bool,
     },
     /// Let others take over the replicas of a process.
     Leave {
@@ -65,7 +67,7 @@ pub(super) async fn run(
             print(&if *json { as_json(&survey) } else { as_tables(&survey) });
             return Ok(());
         }
-        Task::Join { process, replaces } => Change::Join(wire::Join {
+        Task::Join { process, replaces, .. } => Change::Join(wire::Join {
             address: process.clone(),
             replaces: replaces.clone().unwrap_or_default(),
         }),
@@ -75,7 +77,10 @@ pub(super) async fn run(
             Change::Transfer(wire::Transfer { group: group.clone(), to: to.clone() })
         }
     };
-    change(&directory, credentials, wanted).await?;
+    let is_done = matches!(task, Task::Join { process, if_missing: true, .. } if has(&survey, process));
+    if !is_done {
+        change(&directory, credentials, wanted).await?;
+    }
     let mut before = String::new();
     loop {
         let survey = Survey::take(stores, &directory, credentials, ANSWER).await?;
@@ -91,7 +96,7 @@ pub(super) async fn run(
         sleep(LOOK).await;
     }
     print(&match task {
-        Task::Join { process, replaces: Some(replaced) } => {
+        Task::Join { process, replaces: Some(replaced), .. } => {
             format!("{process} has replaced {replaced}, which can be stopped\n")
         }
         Task::Join { process, .. } => format!("{process} has joined the cluster\n"),
@@ -101,6 +106,12 @@ pub(super) async fn run(
         Task::Show { .. } => String::new(),
     });
     Ok(())
+}
+
+/// Whether the process at this address belongs to the cluster, and is not leaving it.
+fn has(survey: &Survey, address: &str) -> bool {
+    let belongs = |process: &&ProcessInfo| process.state != ProcessState::Leaving;
+    survey.groups().processes.iter().filter(belongs).any(|process| process.address == address)
 }
 
 /// The groups that are not as the task wants them, each with what is missing.
