@@ -255,6 +255,18 @@ class Applied(unittest.TestCase):
             self.check(namespace)
             given = changed
 
+    def test_replicas_are_chosen_at_the_installation(self):
+        def given(replicas):
+            return {"mode": "distributed", "store": {"replicas": 5, "replication": {"replicas": replicas}}}
+
+        for before, after in [(1, 3), (3, 1)]:
+            namespace = Namespace(self.api)
+            namespace.install(given(before))
+            with self.assertRaisesRegex(helm.HelmError, "cannot change from 1 or to 1"):
+                namespace.upgrade(given(after))
+        namespace.upgrade(given(5))
+        self.check(namespace)
+
     def test_the_word_is_kept(self):
         namespace = Namespace(self.api)
 

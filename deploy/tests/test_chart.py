@@ -2,10 +2,12 @@
 
 import base64
 import copy
+import os
 import re
 import shutil
 import subprocess
 import tempfile
+import time
 import tomllib
 import unittest
 import urllib.error
@@ -18,7 +20,7 @@ import jsonschema
 import kubernetes_validate
 
 import chart
-from server import Server
+from server import PATIENCE, Server
 
 # The oldest that Chart.yaml allows, and some up to the newest that is known.
 KUBERNETES = ["1.30", "1.32", "1.34", "1.37"]
@@ -106,6 +108,25 @@ def config_file(objects, component):
         if found["kind"] == "ConfigMap" and found["metadata"]["name"].endswith(f"-{component}"):
             return found["data"]["moonshard.toml"]
     raise AssertionError(f"no config file of {component}")
+
+
+def replicated(**store):
+    """Values of store nodes with three replicas, with these of their own."""
+    return {"mode": "distributed", "store": {"replication": {"replicas": 3}} | store}
+
+
+def steps(objects, component):
+    """The arguments of the containers of a job, in the order in which they run."""
+    [job] = [one for one in objects if one["kind"] == "Job" and one["metadata"]["labels"]["app.kubernetes.io/component"] == component]
+    pod = job["spec"]["template"]["spec"]
+    return [container["args"] for container in pod.get("initContainers", []) + pod["containers"]]
+
+
+def commands(objects, component):
+    """The same without the options that all of them have."""
+    for args in steps(objects, component):
+        assert args[0] == "topology" and all(option.startswith("--") for option in args[1:3]), args
+    return [" ".join(args[3:]) for args in steps(objects, component)]
 
 
 class Chart(unittest.TestCase):
@@ -303,11 +324,82 @@ class Chart(unittest.TestCase):
             {"service": {"type": "NodePort", "loadBalancerClass": "example.com/internal"}},
             {"service": {"loadBalancerSourceRanges": ["10.0.0.0/8"]}},
             {"service": {"type": "LoadBalancer", "loadBalancerSourceRanges": ["10.0.0.0"]}},
+            # Replicas need nodes, disks, and time to hand over.
+            {"store": {"replication": {"replicas": 2}}},
+            {"store": {"replication": {"replicas": "3"}}},
+            {"store": {"replication": {"zones": "every zone"}}},
+            replicated(replicas=2),
+            replicated(replicas=4, replication={"replicas": 5}),
+            replicated(persistence={"enabled": False}),
+            replicated(pdb={"enabled": False}),
+            replicated(pdb={"maxUnavailable": 2}),
+            replicated(pdb={"maxUnavailable": "34%"}),
+            replicated(config={"durability": "periodic"}),
+            replicated() | {"config": {"durability": "periodic"}},
+            replicated() | {"drainSeconds": 10, "terminationGracePeriodSeconds": 34},
             # Probes could not follow.
             {"tls": {"existingSecret": "certificate", "authClients": "yes"}},
         ]:
             with self.assertRaises(helm.HelmError, msg=str(wrong)):
                 chart.rendered(wrong)
+
+    def test_a_cluster_with_replicas_is_founded_and_grows(self):
+        def asked(component, **store):
+            return commands(chart.objects(replicated(**store)), component)
+
+        def at(number):
+            return f"demo-moonshard-store-{number}.demo-moonshard-store.prod.svc:7101"
+
+        five = {"replication": {"replicas": 5}}
+        self.assertEqual(asked("found"), ["found --replicas 3"])
+        self.assertEqual(asked("grow"), ["replicas 3", "groups"])
+        more = {"replicas": 5, "founders": 3}
+        joins = [f"join --if-missing {at(3)}", f"join --if-missing {at(4)}"]
+        self.assertEqual(asked("grow", **more), [*joins, "replicas 3", "groups"])
+        self.assertEqual(asked("grow", **more, **five), [*joins, "replicas 5", "groups"])
+        self.assertEqual(asked("grow", replicas=5, **five), ["replicas 5", "groups"])
+        # Those that found a cluster can have no more replicas than they are.
+        for founders, replicas in [(5, 5), (4, 3), (3, 3), (2, 1)]:
+            given = {"replicas": 5, "founders": founders} | five
+            self.assertEqual(asked("found", **given), [f"found --replicas {replicas}"])
+        # A cluster without replicas is founded by its first gateway.
+        plain = chart.objects({"mode": "distributed"})
+        self.assertEqual([one for one in plain if one["kind"] == "Job"], [])
+
+    def test_a_job_that_founds_has_another_name_when_it_changes(self):
+        def job(given):
+            [found] = [one for one in chart.objects(given) if one["kind"] == "Job" and "-found-" in one["metadata"]["name"]]
+            self.assertNotIn("annotations", found["metadata"], "it is no hook")
+            return found
+
+        first, same, other = (job(replicated() | more) for more in ({}, {"gateway": {"replicas": 5}}, {"image": {"tag": "9.9.9"}}))
+        self.assertEqual(first, same)
+        self.assertNotEqual(first["spec"]["template"], other["spec"]["template"])
+        self.assertNotEqual(first["metadata"]["name"], other["metadata"]["name"])
+
+    def test_nodes_with_replicas_are_apart(self):
+        def spec(given):
+            [found] = [one for one in chart.objects(given) if one["kind"] == "StatefulSet"]
+            return found["spec"]
+
+        def spread(given):
+            constraints = spec(given)["template"]["spec"].get("topologySpreadConstraints", [])
+            return [(one["topologyKey"], one["whenUnsatisfiable"]) for one in constraints]
+
+        host, zone = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+        [apart] = spec(replicated())["template"]["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        self.assertEqual(apart["topologyKey"], host)
+        own = {"nodeAffinity": {}}
+        self.assertEqual(spec(replicated(affinity=own))["template"]["spec"]["affinity"], own)
+        self.assertNotIn("affinity", spec({"mode": "distributed"})["template"]["spec"])
+        may = "ScheduleAnyway"
+        self.assertEqual(spread(replicated()), [(host, may), (zone, may)])
+        three = {"replicas": 3}
+        self.assertEqual(spread(replicated(replication=three | {"zones": zone})), [(zone, "DoNotSchedule"), (host, may)])
+        racks = replicated(replication=three | {"zones": "example.com/rack"})
+        self.assertEqual(spread(racks), [("example.com/rack", "DoNotSchedule"), (host, may), (zone, may)])
+        self.assertEqual(spread(racks | {"topologySpread": {"enabled": False}}), [("example.com/rack", "DoNotSchedule")])
+        self.assertEqual((spec(replicated())["minReadySeconds"], spec({"mode": "distributed"})["minReadySeconds"]), (10, 5))
 
     def test_the_chart_can_be_copied_alone(self):
         given = chart.values("embedded-full")
@@ -426,6 +518,56 @@ class Served(unittest.TestCase):
                     gateway = config_file(objects, "gateway")
                     with Server("gateway", gateway, {"resp": 0, "http": 0, "grpc": 0}, stores | token) as server:
                         self.check_scripts(objects, server)
+
+    def test_replicas(self):
+        objects = chart.objects(chart.values("distributed-replicas"))
+        with Server.word() as word, ExitStack() as stack:
+            token = {"cluster-token-file": word}
+
+            def node():
+                data = stack.enter_context(tempfile.TemporaryDirectory())
+                server = Server("store", config_file(objects, "store"), {"http": 0, "grpc": 0}, {"data-dir": data} | token)
+                return f"127.0.0.1:{stack.enter_context(server).port('grpc')}"
+
+            nodes = [node() for _ in range(5)]
+            stores = ",".join(nodes[:3])
+            # As in Kubernetes, gateways start before the cluster is founded.
+            config = config_file(objects, "gateway")
+            server = stack.enter_context(Server("gateway", config, {"resp": 0, "http": 0, "grpc": 0}, {"stores": stores} | token))
+            self.assertEqual(self.readiness(server), 503)
+            names = [f"demo-moonshard-store-{number}.demo-moonshard-store.prod.svc:7101" for number in range(5)]
+
+            def run(component):
+                said = ""
+                for args in steps(objects, component):
+                    for there, here in [(",".join(names[:3]), stores), ("/run/moonshard/cluster-token", word), *zip(names, nodes)]:
+                        args = [word.replace(there, here) for word in args]
+                    done = subprocess.run([os.environ["MOONSHARD_BIN"], *args], capture_output=True, text=True, timeout=PATIENCE)
+                    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                    said += done.stdout
+                return said
+
+            self.assertIn(" founded: 3 groups with 3 replicas each on 3 processes", run("found"))
+            until = time.monotonic() + PATIENCE
+            while self.readiness(server) != 200:
+                self.assertLess(time.monotonic(), until, "the gateway waits for the cluster")
+                time.sleep(0.1)
+            for _ in range(2):
+                said = run("grow")
+                for joined in nodes[3:]:
+                    self.assertIn(f"{joined} has joined the cluster", said)
+                self.assertIn("each group has 3 replicas", said)
+            self.assertIn(" was founded before: 3 groups with 3 replicas each on 5 processes", run("found"))
+            self.check_scripts(objects, server)
+
+    def readiness(self, server):
+        """The status of what a server says to probes."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.port('http')}/readyz", timeout=PATIENCE) as answer:
+                return answer.status
+        except urllib.error.HTTPError as refused:
+            refused.close()
+            return refused.code
 
     def test_passwords(self):
         objects = chart.objects({"auth": {"existingSecret": "users"}})

@@ -90,6 +90,41 @@ annotations:
 {{- join "," $stores -}}
 {{- end -}}
 
+{{/* Whether a component consists of store nodes with replicas. Its argument is the root and the component. */}}
+{{- define "moonshard.isReplicated" -}}
+{{- if and (eq .root.Values.mode "distributed") (eq .component "store") (gt (int .root.Values.store.replication.replicas) 1) -}}yes{{- end -}}
+{{- end -}}
+
+{{/* Fails if store nodes cannot have the replicas that they are to have. */}}
+{{- define "moonshard.checkReplication" -}}
+{{- $store := .Values.store -}}
+{{- $replicas := int $store.replication.replicas -}}
+{{- if include "moonshard.isReplicated" (dict "root" . "component" "store") -}}
+{{- if lt (int $store.replicas) $replicas -}}
+{{- fail (printf "store.replication.replicas is %d, and needs as many store nodes, but store.replicas is %d" $replicas (int $store.replicas)) -}}
+{{- end -}}
+{{- if not $store.persistence.enabled -}}
+{{- fail "store.replication.replicas requires store.persistence.enabled: a node that restarts without its data needs a copy of all of it" -}}
+{{- end -}}
+{{- if or (not $store.pdb.enabled) (ne (toString $store.pdb.maxUnavailable) "1") -}}
+{{- fail "store.replication.replicas requires store.pdb.enabled and store.pdb.maxUnavailable 1: groups need a majority of their replicas" -}}
+{{- end -}}
+{{- if lt (int .Values.terminationGracePeriodSeconds) (add .Values.drainSeconds 25 | int) -}}
+{{- fail "terminationGracePeriodSeconds must be at least 25 more than drainSeconds, so that store nodes can hand over what they lead" -}}
+{{- end -}}
+{{- range list .Values.config $store.config -}}
+{{- if ne (get . "durability" | default "sync") "sync" -}}
+{{- fail "store.replication.replicas requires durability sync" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- /* Nodes that have served without replicas have data, and nodes with replicas have it elsewhere. */ -}}
+{{- $file := dig "data" "moonshard.toml" "" (lookup "v1" "ConfigMap" .Release.Namespace (printf "%s-store" (include "moonshard.fullname" .)) | default dict) -}}
+{{- if and $file (eq .Values.mode "distributed") (ne (contains "replicated = \"yes\"" $file) (gt $replicas 1)) -}}
+{{- fail "store.replication.replicas cannot change from 1 or to 1: install another release, and load a dump of the data there" -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Names that HTTP requests may call the server by. */}}
 {{- define "moonshard.httpHosts" -}}
 {{- $name := include "moonshard.fullname" . -}}
@@ -125,6 +160,11 @@ annotations:
 {{- $_ := set $config "cluster-token-file" "/run/moonshard/cluster-token" -}}
 {{- else -}}
 {{- $_ := set $config "data-dir" (ternary "/data" "none" $own.persistence.enabled) -}}
+{{- end -}}
+{{- if include "moonshard.isReplicated" . -}}
+{{- /* Gateways start before the cluster is founded. */ -}}
+{{- $_ := set $config "replicated" "yes" -}}
+{{- $_ := set $config "durability" "sync" -}}
 {{- end -}}
 {{- if include "moonshard.tlsSecret" $root -}}
 {{- if and (has "http" $values.tls.listeners) (eq $values.tls.authClients "yes") -}}
@@ -210,17 +250,43 @@ spec:
   tolerations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- with $own.affinity }}
+  {{- $replicated := include "moonshard.isReplicated" . }}
+  {{- if $own.affinity }}
   affinity:
-    {{- toYaml . | nindent 4 }}
+    {{- toYaml $own.affinity | nindent 4 }}
+  {{- else if $replicated }}
+  affinity:
+    podAntiAffinity:
+      # A Kubernetes node that is lost takes one replica of a group with it.
+      requiredDuringSchedulingIgnoredDuringExecution:
+        - topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels:
+              {{- include "moonshard.selector" $root | nindent 14 }}
+              app.kubernetes.io/component: {{ .component }}
+  {{- end }}
+  {{- $component := .component }}
+  {{- $zones := "" }}
+  {{- if $replicated }}
+  {{- $zones = $own.replication.zones }}
+  {{- end }}
+  {{- $spread := list }}
+  {{- with $zones }}
+  {{- $spread = append $spread (dict "key" . "otherwise" "DoNotSchedule") }}
   {{- end }}
   {{- if $values.topologySpread.enabled }}
+  {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  {{- if ne . $zones }}
+  {{- $spread = append $spread (dict "key" . "otherwise" $values.topologySpread.whenUnsatisfiable) }}
+  {{- end }}
+  {{- end }}
+  {{- end }}
+  {{- with $spread }}
   topologySpreadConstraints:
-    {{- $component := .component }}
-    {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+    {{- range . }}
     - maxSkew: 1
-      topologyKey: {{ . }}
-      whenUnsatisfiable: {{ $values.topologySpread.whenUnsatisfiable }}
+      topologyKey: {{ .key }}
+      whenUnsatisfiable: {{ .otherwise }}
       labelSelector:
         matchLabels:
           {{- include "moonshard.selector" $root | nindent 10 }}
@@ -377,32 +443,81 @@ volumeClaimTemplates:
 {{- end }}
 {{- end -}}
 
+{{/* A pod of a job that runs `moonshard topology` several times, one after the other. Its argument is the root, the component and
+the steps, each with a name and words. */}}
+{{- define "moonshard.topologyPod" -}}
+{{- $root := .root -}}
+metadata:
+  labels:
+    {{- include "moonshard.selector" $root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+    {{- with $root.Values.commonLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  restartPolicy: OnFailure
+  serviceAccountName: {{ include "moonshard.serviceAccount" $root }}
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  {{- with $root.Values.image.pullSecrets }}
+  imagePullSecrets:
+    {{- range . }}
+    - name: {{ . }}
+    {{- end }}
+  {{- end }}
+  securityContext:
+    {{- toYaml $root.Values.podSecurityContext | nindent 4 }}
+  {{- with initial .steps }}
+  # One after the other.
+  initContainers:
+    {{- range . }}
+    - name: {{ .name }}
+      {{- include "moonshard.topology" (dict "root" $root "words" .words) }}
+    {{- end }}
+  {{- end }}
+  containers:
+    {{- with last .steps }}
+    - name: {{ .name }}
+      {{- include "moonshard.topology" (dict "root" $root "words" .words) }}
+    {{- end }}
+  volumes:
+    - name: token
+      secret:
+        secretName: {{ include "moonshard.tokenSecret" $root }}
+        defaultMode: 0440
+        items: [{key: {{ $root.Values.clusterToken.key }}, path: cluster-token}]
+    {{- with include "moonshard.tlsSecret" $root }}
+    - name: tls
+      secret: {secretName: {{ . }}, defaultMode: 0440}
+    {{- end }}
+{{- end -}}
+
 {{/* A container that runs `moonshard topology` with these words. */}}
 {{- define "moonshard.topology" }}
-          image: {{ include "moonshard.image" .root }}
-          imagePullPolicy: {{ .root.Values.image.pullPolicy }}
-          args:
-            - topology
-            - --stores={{ include "moonshard.stores" .root }}
-            - --cluster-token-file=/run/moonshard/cluster-token
-            {{- range .words }}
-            - {{ . }}
-            {{- end }}
-          resources:
-            requests: {cpu: 50m, memory: 64Mi}
-            limits: {memory: 256Mi}
-          securityContext:
-            {{- toYaml .root.Values.securityContext | nindent 12 }}
-          {{- if include "moonshard.tlsSecret" .root }}
-          env:
-            - {name: MOONSHARD_TLS_STORES, value: "yes"}
-            - {name: MOONSHARD_TLS_CERT_FILE, value: /run/moonshard-tls/tls.crt}
-            - {name: MOONSHARD_TLS_KEY_FILE, value: /run/moonshard-tls/tls.key}
-            - {name: MOONSHARD_TLS_CA_CERT_FILE, value: /run/moonshard-tls/ca.crt}
-          {{- end }}
-          volumeMounts:
-            - {name: token, mountPath: /run/moonshard, readOnly: true}
-            {{- if include "moonshard.tlsSecret" .root }}
-            - {name: tls, mountPath: /run/moonshard-tls, readOnly: true}
-            {{- end }}
+      image: {{ include "moonshard.image" .root }}
+      imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+      args:
+        - topology
+        - --stores={{ include "moonshard.stores" .root }}
+        - --cluster-token-file=/run/moonshard/cluster-token
+        {{- range .words }}
+        - {{ . }}
+        {{- end }}
+      resources:
+        requests: {cpu: 50m, memory: 64Mi}
+        limits: {memory: 256Mi}
+      securityContext:
+        {{- toYaml .root.Values.securityContext | nindent 8 }}
+      {{- if include "moonshard.tlsSecret" .root }}
+      env:
+        - {name: MOONSHARD_TLS_STORES, value: "yes"}
+        - {name: MOONSHARD_TLS_CERT_FILE, value: /run/moonshard-tls/tls.crt}
+        - {name: MOONSHARD_TLS_KEY_FILE, value: /run/moonshard-tls/tls.key}
+        - {name: MOONSHARD_TLS_CA_CERT_FILE, value: /run/moonshard-tls/ca.crt}
+      {{- end }}
+      volumeMounts:
+        - {name: token, mountPath: /run/moonshard, readOnly: true}
+        {{- if include "moonshard.tlsSecret" .root }}
+        - {name: tls, mountPath: /run/moonshard-tls, readOnly: true}
+        {{- end }}
 {{- end }}
