@@ -22,13 +22,13 @@ mod topology_error;
 mod transaction;
 pub(crate) mod way;
 
+pub use adoption::adopt;
 pub use backoff::Backoff;
 pub use clock::{ClockOffset, ClocksDiffer, MAX_CLOCK_DIFFERENCE};
 pub use cluster::{Cluster, QueryHandler};
 pub use credentials::PeerCredentials;
 pub use directory::Directory;
 pub use error::TransactionError;
-pub use adoption::adopt;
 pub use founding::{Founded, found};
 pub use link::{Link, LinkHandshake, Pending, Traffic};
 pub use link_error::{LinkError, MapError};

@@ -302,7 +302,13 @@ spec:
       image: {{ include "moonshard.image" $root }}
       imagePullPolicy: {{ $values.image.pullPolicy }}
       args: [{{ ternary "serve" .component (eq .component "embedded") }}, --config, /etc/moonshard/moonshard.toml]
-      {{- with $values.extraEnv }}
+      {{- $env := $values.extraEnv }}
+      {{- with $zones }}
+      # Kubernetes gives pods the labels of their node from 1.35 on; the variable is empty before, which is as good as none.
+      {{- $field := dict "fieldPath" (printf "metadata.labels['%s']" .) }}
+      {{- $env = prepend $env (dict "name" "MOONSHARD_ZONE" "valueFrom" (dict "fieldRef" $field)) }}
+      {{- end }}
+      {{- with $env }}
       env:
         {{- toYaml . | nindent 8 }}
       {{- end }}
