@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build dist install package proto test check doctests style bench bench-heavy fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space fuel-sweep bench-nodes chart-apply fmt lint clean preflight zig console docs reference
+.PHONY: help run cluster build dist install package proto test check doctests style bench bench-heavy fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space fuel-sweep simulation bench-nodes chart-apply fmt lint clean preflight zig console docs reference
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -167,6 +167,10 @@ cluster-crash: zig ## Kill, stop and disconnect store nodes and gateways for som
 
 fuel-sweep: zig ## End a script with every value of fuel for some minutes
 	MOONSHARD_FUEL_STEP=1 cargo test --locked --package tests --test long -- fuel_sweep:: --nocapture
+
+# SEEDS is how many.
+simulation: zig ## Try many seeds of the simulated replicas
+	MOONSHARD_SIMULATION_SEEDS=$(or $(SEEDS),20000) cargo test --locked --package consensus -- simulation::no_seed
 
 # Another seed each time: what was found tells it, for MOONSHARD_DISK_SEED.
 disk-space: build ## Overwrite data for some minutes and check the disk usage

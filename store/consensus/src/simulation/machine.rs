@@ -63,7 +63,7 @@ impl Data {
 /// What a leader knows beyond what is committed.
 pub struct Leading {
     pub term: u64,
-    /// With all that it has proposed; the index is that of its last entry.
+    /// With all that it has proposed; the index is of no use.
     pub ahead: Data,
     /// The keys that it does not change for others: the transactions that hold them.
     locks: BTreeMap<u64, u64>,
@@ -179,22 +179,22 @@ impl Machine {
             self.kept = self.data.clone();
             return false;
         };
-        let folded = Data { index: last, ..leading.ahead.clone() };
-        let is_ahead = last > self.data.index;
+        let folded = leading.ahead.clone();
+        let is_ahead = folded.newest > self.data.newest;
         match bug {
-            Some(Bug::FoldBeforeCommit) => self.kept = folded,
+            Some(Bug::FoldBeforeCommit) => self.kept = Data { index: last, ..folded },
             _ => leading.folded = Some(folded),
         }
         self.keep_committed();
         is_ahead
     }
 
-    /// What was folded is written once it is committed.
+    /// What was folded is written when the last command in it is committed.
     pub fn keep_committed(&mut self) {
         if let Some(leading) = &mut self.leading
-            && let Some(folded) = leading.folded.take_if(|folded| folded.index <= self.data.index)
+            && let Some(folded) = leading.folded.take_if(|folded| folded.newest <= self.data.newest)
         {
-            self.kept = folded;
+            self.kept = Data { index: self.data.index, ..folded };
         }
     }
 }

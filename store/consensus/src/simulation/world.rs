@@ -255,6 +255,10 @@ impl World {
         let Some(members) = log.members_at(position.index) else { return Ok(()) };
         let machine = &mut self.machines[at];
         let Some(replica) = &mut machine.replica else { return Ok(()) };
+        // What it has vouched for must not be gone.
+        if position.index < replica.log().before().index {
+            return Ok(());
+        }
         (machine.kept, machine.data) = (copy.clone(), copy);
         machine.copied_at = None;
         self.copies += 1;
@@ -383,6 +387,7 @@ impl World {
             self.rules.commits(id, entry)?;
             let machine = &mut self.machines[at];
             machine.data.take(entry);
+            machine.keep_committed();
             self.rules.has(id, machine.data.index, &machine.data.service)?;
             if let Some(number) = number_of(&entry.data)
                 && machine.proposed.remove(&number)
@@ -390,7 +395,6 @@ impl World {
                 self.rules.acknowledge(number);
             }
         }
-        self.machines[at].keep_committed();
         let votes = changes.iter().any(|change| matches!(change, LogChange::Put(LogKey::State, _)));
         let appends = changes.iter().any(|change| matches!(change, LogChange::Put(LogKey::Entry(_), _)));
         self.machines[at].disk.write(changes);

@@ -86,11 +86,13 @@ pub(super) struct Source {
     pub credentials: PeerCredentials,
     /// The cluster, and the group.
     pub request: wire::CopyRequest,
+    /// The entry that the log begins behind: an older copy would lack what this replica has vouched for.
+    pub least: u64,
 }
 
 /// Gets a copy, in place of the data in `dir`. The node must not be open.
 pub(super) async fn receive(source: Source, dir: PathBuf) -> Result<Copied, String> {
-    let Source { address, credentials, request } = source;
+    let Source { address, credentials, request, least } = source;
     let text = |error: &dyn std::fmt::Display| format!("{address}: {error}");
     let channel = way::connect(&address, credentials.tls.as_ref()).await.map_err(|error| text(&error))?;
     let mut client = StoreClient::new(channel).max_decoding_message_size(MESSAGE_BYTES);
@@ -101,6 +103,11 @@ pub(super) async fn receive(source: Source, dir: PathBuf) -> Result<Copied, Stri
     while let Some(wire::CopyPart { changes, end }) = parts.message().await.map_err(said)? {
         copy = copy.take(changes).await?;
         let Some(end) = end else { continue };
+        if end.index < least {
+            let older =
+                format!("its copy ends with entry {}, and the log here begins behind {least}", end.index);
+            return Err(text(&older));
+        }
         copy.end(end.record).await?;
         let exchanged = spawn_blocking(move || exchange(&dir, &unfinished)).await;
         exchanged.map_err(|_| PANIC.to_owned())?.map_err(|error| error.to_string())?;

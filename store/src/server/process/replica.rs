@@ -74,7 +74,12 @@ async fn fetch(state: Arc<State>, replica: Arc<Replica>, dir: PathBuf) -> Result
         cluster: groups.cluster,
         group: replica.id.0,
     };
-    let source = Source { address: address.to_owned(), credentials, request };
+    let source = Source {
+        address: address.to_owned(),
+        credentials,
+        request,
+        least: replica.handle.log.before().index,
+    };
     let copied = copy::receive(source, dir).await?;
     (state.settings.warn)(&format!(
         "this process lacked data of the group {}: it was copied from {address}",
