@@ -310,11 +310,30 @@ impl TestCluster {
     pub fn start_founded(stores: usize, gateways: usize, replicas: &str) -> TestCluster {
         let stores = (0..stores).map(|_| Member::store(Some("sync"), &[]).with_probes()).collect();
         let mut cluster = TestCluster::of_stores(stores, replicas);
-        let addresses: Vec<SocketAddr> = cluster.wires.iter().map(Proxy::address).collect();
-        cluster.gateways = (0..gateways).map(|_| Member::gateway(&addresses, &[])).collect();
-        cluster.gateways.iter_mut().for_each(Member::start);
-        cluster.wait();
+        cluster.add_gateways(gateways, &[]);
         cluster
+    }
+
+    /// So many stores of groups with three replicas, and gateways with these flags; with controls for the disks and clocks of the
+    /// stores, or without.
+    pub fn start_replicated_with(
+        stores: usize,
+        gateways: usize,
+        flags: &[&str],
+        with_controls: bool,
+    ) -> TestCluster {
+        let controls = || with_controls.then(Controls::new);
+        let store = |_| Member { controls: controls(), ..Member::store(Some("sync"), &[]).with_probes() };
+        let mut cluster = TestCluster::of_stores((0..stores).map(store).collect(), "3");
+        cluster.add_gateways(gateways, flags);
+        cluster
+    }
+
+    fn add_gateways(&mut self, gateways: usize, flags: &[&str]) {
+        let addresses: Vec<SocketAddr> = self.wires.iter().map(Proxy::address).collect();
+        self.gateways = (0..gateways).map(|_| Member::gateway(&addresses, flags)).collect();
+        self.gateways.iter_mut().for_each(Member::start);
+        self.wait();
     }
 
     /// These stores, which are started, without gateways.

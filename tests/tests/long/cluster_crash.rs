@@ -2,8 +2,8 @@
 //! saw and what is there afterwards has to be explained by whole transactions.
 //!
 //! `MOONSHARD_CLUSTER_SEED` starts elsewhere, `MOONSHARD_CLUSTER_SECONDS` goes on for longer than the bounded run of
-//! `make test`, and has more kinds of faults: disks that stall or are full, clocks that jump, slots that move. A seed gives
-//! the same faults, but not the same moments.
+//! `make test`, and has more kinds of faults: disks that stall or are full, clocks that jump, slots that move. With replicas
+//! faults overlap then. A seed gives the same faults, but not the same moments.
 
 mod players;
 
@@ -18,10 +18,11 @@ use players::{
     outcome, plain,
 };
 use store_engine::slot;
-use tests::cluster::can_change_clocks;
+use tests::cluster::{Member, can_change_clocks};
 use tests::generate::Chance;
 use tests::history::{self, Ending, Op, Transaction};
 use tests::process::command;
+use tests::proxy::Proxy;
 use tests::temp_dir::TempDir;
 use tests::{TestCluster, Value, notation, permits, wait_until};
 
@@ -59,6 +60,10 @@ enum Fault {
     MovedAndKilled,
     /// Two commands move slots at once.
     MovedTwice,
+    /// All stores are killed at once.
+    AllKilled,
+    /// A store is killed, and its data deleted.
+    DataDeleted,
 }
 
 const ALL: [Fault; 11] = [
@@ -85,6 +90,37 @@ const MORE: [Fault; 6] = [
     Fault::MovedTwice,
 ];
 
+/// With replicas.
+const REPLICATED: [Fault; 5] =
+    [Fault::StoreKilled, Fault::DataDeleted, Fault::StoreStopped, Fault::Down, Fault::AllKilled];
+
+/// Those of a long run with replicas only.
+const REPLICATED_MORE: [Fault; 12] = [
+    Fault::StoreDoomed,
+    Fault::Cut,
+    Fault::GatewayKilled,
+    Fault::Slow,
+    Fault::GatewayDoomed,
+    Fault::GatewayStoppedForLong,
+    Fault::Stalled,
+    Fault::DiskStalled,
+    Fault::DiskFull,
+    Fault::ClockJumps,
+    Fault::MovedAndKilled,
+    Fault::MovedTwice,
+];
+
+/// What the stores promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Promise {
+    /// What was acknowledged is on disk.
+    Sync,
+    /// It will be.
+    Periodic,
+    /// It is on the disks of a majority.
+    Replicas,
+}
+
 /// Places of the one that decides, which is the first, and of others.
 const DECIDES: [&str; 3] = ["commit:before-record", "commit:before-flush", "commit:after-record"];
 const FOLLOWS: [&str; 4] =
@@ -93,7 +129,7 @@ const FOLLOWS: [&str; 4] =
 /// A run of faults.
 struct Story {
     cluster: TestCluster,
-    sync: bool,
+    promise: Promise,
     /// When a long run ends.
     until: Option<Instant>,
     chance: Chance,
@@ -178,6 +214,16 @@ impl Story {
                 self.cluster.wires[store].set_down(true);
                 self.pause(100, 1500);
             }
+            Fault::AllKilled => {
+                self.cluster.stores.iter_mut().for_each(Member::kill);
+                self.cluster.stores.iter_mut().for_each(Member::start);
+            }
+            Fault::DataDeleted => {
+                self.cluster.stores[store].kill();
+                self.pause(0, 1500);
+                std::fs::remove_dir_all(self.cluster.stores[store].data_dir()).expect("it is there");
+                self.cluster.stores[store].start();
+            }
             Fault::DiskStalled => {
                 self.cluster.stores[store].set_disk_stalled(true);
                 self.pause(100, 3000);
@@ -214,8 +260,23 @@ impl Story {
                 }
             }
         }
-        self.cluster.wires[store].heal();
+        self.cluster.wires.iter().for_each(Proxy::heal);
         true
+    }
+
+    /// In a long run with replicas a wire is bad while something else goes wrong.
+    fn overlap(&mut self) {
+        if self.promise != Promise::Replicas || self.until.is_none() {
+            return;
+        }
+        let (store, delay) = (self.chance.below(STORES), 1 + self.chance.below(200) as u64);
+        let wire = &self.cluster.wires[store];
+        match self.chance.below(4) {
+            0 => wire.set_stalled(true),
+            1 => wire.set_down(true),
+            2 => wire.set_delay(Duration::from_millis(delay)),
+            _ => {}
+        }
     }
 
     /// Begins to move slots around those of a key to any store.
@@ -284,6 +345,7 @@ impl Story {
             }
             let over = Over(world);
             for fault in faults {
+                self.overlap();
                 if self.hurt(*fault) {
                     *self.faults.entry(*fault).or_default() += 1;
                 }
@@ -311,6 +373,12 @@ impl Story {
     /// Everything can be written again.
     fn is_healed(&mut self, keys: &Keys) {
         self.cluster.wait();
+        if self.promise == Promise::Replicas {
+            // Only a minority may be without its data at any time.
+            wait_until("all replicas have caught up", || {
+                self.cluster.stores.iter().all(|store| store.readiness() == "ready\n")
+            });
+        }
         let mut clients = [0, 1].map(|gateway| self.cluster.client(gateway));
         for (number, key) in keys.all().enumerate() {
             let client = &mut clients[number % GATEWAYS];
@@ -341,7 +409,7 @@ impl Story {
         }
         self.transactions += history.len();
         // A killed store may have forgotten the last that was told, unless it is to be on disk by then.
-        if self.sync
+        if self.promise != Promise::Periodic
             && let Err(anomaly) = history::check(&history)
         {
             panic!("{anomaly}");
@@ -364,23 +432,31 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}: a number")))
 }
 
-fn run_history(sync: bool) {
+fn run_history(promise: Promise) {
     let seed = setting("MOONSHARD_CLUSTER_SEED").unwrap_or(1);
     println!("seed {seed}");
     let until = setting("MOONSHARD_CLUSTER_SECONDS").map(|long| Instant::now() + Duration::from_secs(long));
-    let durability = Some(if sync { "sync" } else { "periodic" });
-    let mut kinds = ALL.to_vec();
+    let (few, more) = match promise {
+        Promise::Replicas => (&REPLICATED[..], &REPLICATED_MORE[..]),
+        Promise::Sync | Promise::Periodic => (&ALL[..], &MORE[..]),
+    };
+    let mut kinds = few.to_vec();
     if until.is_some() {
-        kinds.extend(MORE);
+        kinds.extend(more);
         kinds.retain(|fault| *fault != Fault::ClockJumps || can_change_clocks());
     }
-    let cluster = match until {
-        Some(_) => TestCluster::start_controlled(STORES, GATEWAYS, durability, FLAGS),
-        None => TestCluster::start_with(STORES, GATEWAYS, durability, FLAGS),
+    let start = |durability| match until {
+        Some(_) => TestCluster::start_controlled(STORES, GATEWAYS, Some(durability), FLAGS),
+        None => TestCluster::start_with(STORES, GATEWAYS, Some(durability), FLAGS),
+    };
+    let cluster = match promise {
+        Promise::Sync => start("sync"),
+        Promise::Periodic => start("periodic"),
+        Promise::Replicas => TestCluster::start_replicated_with(STORES, GATEWAYS, FLAGS, until.is_some()),
     };
     let mut story = Story {
         cluster,
-        sync,
+        promise,
         until,
         chance: Chance::new(seed),
         slots: Vec::new(),
@@ -405,23 +481,31 @@ fn run_history(sync: bool) {
             next = (0..kinds.len()).map(|_| left.swap_remove(story.chance.below(left.len()))).collect();
         }
     }
-    println!("sync {sync}: {:?}, {:?}, {} in histories", story.faults, story.counts, story.transactions);
+    println!("{promise:?}: {:?}, {:?}, {} in histories", story.faults, story.counts, story.transactions);
     for fault in kinds {
         assert!(story.faults.contains_key(&fault), "{fault:?} never happened");
     }
-    for outcome in ["done", "nothing", "unknown"] {
-        assert!(story.counts.contains_key(outcome), "nobody was ever told: {outcome}");
+    // With replicas gateways try again by themselves.
+    let outcomes = if promise == Promise::Replicas { 1 } else { 3 };
+    for outcome in &["done", "nothing", "unknown"][..outcomes] {
+        assert!(story.counts.contains_key(*outcome), "nobody was ever told: {outcome}");
     }
 }
 
 #[test]
 fn with_sync_everything_told_is_kept() {
     let _permit = permits::disk();
-    run_history(true);
+    run_history(Promise::Sync);
 }
 
 #[test]
 fn with_periodic_nothing_is_there_by_half() {
     let _permit = permits::disk();
-    run_history(false);
+    run_history(Promise::Periodic);
+}
+
+#[test]
+fn with_replicas_everything_told_is_kept_whichever_disk_is_lost() {
+    let _permit = permits::disk();
+    run_history(Promise::Replicas);
 }
