@@ -10,7 +10,7 @@ use wasmtime::{Engine, Module};
 pub fn guest(engine: &Engine) -> wasmtime::Result<Module> {
     #[cfg(debug_assertions)]
     if let Some(directory) = std::env::var_os("COMPILED_GUEST") {
-        return cache::guest(engine, directory.as_ref());
+        return cache::module(engine, guest_lua::LUA_WASM, directory.as_ref());
     }
     Module::new(engine, guest_lua::LUA_WASM)
 }
@@ -23,18 +23,18 @@ mod cache {
 
     use wasmtime::{Engine, Module};
 
-    /// The guest from a directory, where it is put first if need be.
-    pub fn guest(engine: &Engine, directory: &Path) -> wasmtime::Result<Module> {
+    /// A module from a directory, where it is put first if need be.
+    pub fn module(engine: &Engine, wasm: &[u8], directory: &Path) -> wasmtime::Result<Module> {
         // Another Wasmtime, setting, processor or guest has another file.
         let mut hasher = DefaultHasher::new();
         engine.precompile_compatibility_hash().hash(&mut hasher);
-        guest_lua::LUA_WASM.hash(&mut hasher);
+        wasm.hash(&mut hasher);
         let file = directory.join(format!("{:016x}.cwasm", hasher.finish()));
         if !file.is_file() {
-            write(&file, &Module::new(engine, guest_lua::LUA_WASM)?.serialize()?)?;
+            write(&file, &Module::new(engine, wasm)?.serialize()?)?;
         }
         // SAFETY: the file is whole, as it gets its name when it has been written, and by its name it was made of this
-        // guest by an engine like this one. Nothing changes it later: another one replaces it, the mapped one remains. Who
+        // module by an engine like this one. Nothing changes it later: another one replaces it, the mapped one remains. Who
         // may write there could as well replace this program, which is built beside it and never leaves the machine.
         unsafe { Module::deserialize_file(engine, &file) }
     }
@@ -57,27 +57,47 @@ mod cache {
             entries.map(|entry| entry.expect("an entry").path()).collect()
         }
 
+        /// A module that exports an empty function by a name of one letter.
+        fn with_export(name: &[u8; 1]) -> Vec<u8> {
+            [
+                &b"\0asm\x01\0\0\0"[..],
+                // One type, without parameters and results.
+                b"\x01\x04\x01\x60\0\0",
+                // One function, of this type.
+                b"\x03\x02\x01\0",
+                b"\x07\x05\x01\x01",
+                name,
+                b"\0\0",
+                // Its body: no locals, and its end.
+                b"\x0a\x04\x01\x02\0\x0b",
+            ]
+            .concat()
+        }
+
         #[test]
         fn what_is_read_is_what_was_compiled() {
             let directory =
                 std::env::temp_dir().join(format!("moonshard-compiled-guest-{}", std::process::id()));
             let _ = std::fs::remove_dir_all(&directory);
             let mut config = wasmtime::Config::new();
-            // Compiled four times here.
-            config.wasm_exceptions(true).cranelift_opt_level(wasmtime::OptLevel::None);
             let engine = Engine::new(&config).unwrap();
-            let compiled = Module::new(&engine, guest_lua::LUA_WASM).unwrap().serialize().unwrap();
+            // The guest takes seconds to compile; nothing here depends on what the module does.
+            let (wasm, other_wasm) = (with_export(b"a"), with_export(b"b"));
+            let compiled = Module::new(&engine, &wasm).unwrap().serialize().unwrap();
             for _ in 0..2 {
-                assert_eq!(guest(&engine, &directory).unwrap().serialize().unwrap(), compiled);
+                assert_eq!(module(&engine, &wasm, &directory).unwrap().serialize().unwrap(), compiled);
                 let files = files(&directory);
                 assert_eq!(files.len(), 1, "{files:?}");
                 assert_eq!(std::fs::read(&files[0]).unwrap(), compiled);
             }
+            // Another module has another file.
+            assert_ne!(module(&engine, &other_wasm, &directory).unwrap().serialize().unwrap(), compiled);
+            assert_eq!(files(&directory).len(), 2);
             // An engine with other settings could not run it.
             config.consume_fuel(true);
             let other = Engine::new(&config).unwrap();
-            assert_ne!(guest(&other, &directory).unwrap().serialize().unwrap(), compiled);
-            assert_eq!(files(&directory).len(), 2);
+            assert_ne!(module(&other, &wasm, &directory).unwrap().serialize().unwrap(), compiled);
+            assert_eq!(files(&directory).len(), 3);
             std::fs::remove_dir_all(&directory).unwrap();
         }
     }
