@@ -148,24 +148,45 @@ struct Difference {
 }
 
 impl Pair {
-    /// Makes these calls of both, of databases without a key. What is known ends the search, as it may show in
-    /// all that follows.
+    /// Makes these calls of both, of databases without a key.
     fn first_difference(&mut self, steps: &[Step]) -> Option<Difference> {
+        self.replies(steps, 0).err().flatten()
+    }
+
+    /// Makes those of these calls that begin at `from` of both: from the first one on of databases without a key, later ones
+    /// of what those before have left. Our replies if both agree. What is known ends the search without a difference, as it
+    /// may show in all that follows.
+    fn replies(&mut self, steps: &[Step], from: usize) -> Result<Vec<Value>, Option<Difference>> {
         let clean = [vec![b"FLUSHALL".to_vec()], vec![b"SELECT".to_vec(), b"0".to_vec()]];
-        let requests: Vec<Call> = clean.into_iter().chain(steps.iter().map(Step::request)).collect();
+        let clean = if from == 0 { &clean[..] } else { &[] };
+        let requests: Vec<Call> =
+            clean.iter().cloned().chain(steps[from..].iter().map(Step::request)).collect();
         let (ours, theirs) = std::thread::scope(|scope| {
             let ours = scope.spawn(|| self.ours.pipeline(&requests));
             (ours.join(), self.theirs.pipeline(&requests))
         });
-        let ours = ours.unwrap_or_else(|_| panic!("no reply to one of\n{}", shown(steps)));
-        let pairs = ours.into_iter().zip(theirs).skip(2).enumerate();
-        for (at, (ours, theirs)) in pairs {
-            if !agree(&steps[at], &ours, &theirs) {
-                let known = is_known(&steps[..=at], &ours, &theirs);
-                return (!known).then_some(Difference { at, ours, theirs });
+        let mut ours = ours.unwrap_or_else(|_| panic!("no reply to one of\n{}", shown(steps)));
+        ours.drain(..clean.len());
+        for (at, (ours, theirs)) in (from..).zip(ours.iter().zip(theirs.into_iter().skip(clean.len()))) {
+            if !agree(&steps[at], ours, &theirs) {
+                let known = is_known(&steps[..=at], ours, &theirs);
+                return Err((!known).then(|| Difference { at, ours: ours.clone(), theirs }));
             }
         }
-        None
+        Ok(ours)
+    }
+
+    /// The same as [`Pair::first_difference`], and of what the keys hold then. The calls that this takes are added: which
+    /// these are is only known when the types of the keys are.
+    fn difference_with_contents(&mut self, steps: &mut Vec<Step>) -> Option<Difference> {
+        steps.extend(survey());
+        let replies = match self.replies(steps, 0) {
+            Ok(replies) => replies,
+            Err(found) => return found,
+        };
+        let from = steps.len();
+        steps.extend(inspection(&replies[from - survey().len()..]));
+        self.replies(steps, from).err().flatten()
     }
 
     /// The fewest of these calls that still end in a difference. `None` when it does not come again: then the
@@ -224,21 +245,47 @@ fn shown(steps: &[Step]) -> String {
     steps.iter().map(|step| format!("  {}", step.shown())).collect::<Vec<_>>().join("\n")
 }
 
-/// Everything there is to know about the keys, asked directly.
-fn inspection() -> Vec<Step> {
-    let mut lines = vec!["KEYS *".to_owned()];
-    for key in KEYS.into_iter().chain([LEX]) {
-        lines.extend(["TYPE", "GET", "SMEMBERS", "HGETALL", "TTL"].map(|name| format!("{name} {key}")));
-        lines.push(format!("LRANGE {key} 0 -1"));
-        lines.push(format!("ZRANGE {key} 0 -1 WITHSCORES"));
-        lines.push(format!("XRANGE {key} - +"));
-        lines.push(format!("XINFO STREAM {key}"));
-        lines.push(format!("XINFO GROUPS {key}"));
-        lines.extend(["g", "h"].map(|group| format!("XPENDING {key} {group}")));
-    }
-    let all = [&lines[..], &["SELECT 1".to_owned()], &lines].concat();
+/// Steps of calls as written, made directly.
+fn direct(lines: &[String]) -> Vec<Step> {
     let words = |line: &String| line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-    all.iter().map(|line| Step { call: words(line), way: Way::Direct }).collect()
+    lines.iter().map(|line| Step { call: words(line), way: Way::Direct }).collect()
+}
+
+/// Which keys there are, of which types, and when they expire.
+fn survey() -> Vec<Step> {
+    let mut lines = Vec::new();
+    for database in 0..2 {
+        lines.extend([format!("SELECT {database}"), "KEYS *".to_owned()]);
+        for key in KEYS.into_iter().chain([LEX]) {
+            lines.extend(["TYPE", "TTL"].map(|name| format!("{name} {key}")));
+        }
+    }
+    direct(&lines)
+}
+
+/// Everything else there is to know about the keys, by the replies to [`survey`].
+fn inspection(replies: &[Value]) -> Vec<Step> {
+    let mut lines = Vec::new();
+    for (step, reply) in survey().iter().zip(replies) {
+        let words: Vec<_> = step.call.iter().map(|word| String::from_utf8_lossy(word)).collect();
+        let key = words.last().expect("a name");
+        match (&*words[0], reply.text().unwrap_or_default()) {
+            ("SELECT", _) => lines.push(words.join(" ")),
+            ("TYPE", b"string") => lines.push(format!("GET {key}")),
+            ("TYPE", b"list") => lines.push(format!("LRANGE {key} 0 -1")),
+            ("TYPE", b"set") => lines.push(format!("SMEMBERS {key}")),
+            ("TYPE", b"hash") => lines.push(format!("HGETALL {key}")),
+            ("TYPE", b"zset") => lines.push(format!("ZRANGE {key} 0 -1 WITHSCORES")),
+            ("TYPE", b"stream") => {
+                lines.extend([format!("XRANGE {key} - +"), format!("XINFO STREAM {key}")]);
+                lines.push(format!("XINFO GROUPS {key}"));
+                lines.extend(["g", "h"].map(|group| format!("XPENDING {key} {group}")));
+            }
+            ("TYPE", kind) => assert_eq!(kind, b"none", "the type of {key}"),
+            _ => {}
+        }
+    }
+    direct(&lines)
 }
 
 /// A sequence of calls: the same one for the same seed.
@@ -251,7 +298,6 @@ fn sequence(seed: u64) -> Vec<Step> {
         tame(&mut call);
         steps.push(Step { call, way: chance.pick(&WAYS) });
     }
-    steps.extend(inspection());
     steps
 }
 
@@ -320,8 +366,7 @@ fn scripts(seed: u64) -> Vec<Step> {
         calls.push(script(&mut chance));
         calls.extend(in_transaction.then(|| vec![b"EXEC".to_vec()]));
     }
-    let steps = calls.into_iter().map(|call| Step { call, way: Way::Direct });
-    steps.chain(inspection()).collect()
+    calls.into_iter().map(|call| Step { call, way: Way::Direct }).collect()
 }
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -361,8 +406,8 @@ fn compare(on: Topology, sequence: fn(u64) -> Vec<Step>) {
     for number in 0..sequences {
         let seed = first.wrapping_mul(1 << 32).wrapping_add(number);
         let (protocol, pair) = &mut pairs[number as usize % PROTOCOLS.len()];
-        let steps = sequence(seed);
-        let Some(found) = pair.first_difference(&steps) else { continue };
+        let mut steps = sequence(seed);
+        let Some(found) = pair.difference_with_contents(&mut steps) else { continue };
         let Some((least, last)) = pair.minimal(&steps, &found) else { continue };
         // One of a kind says enough.
         let command = least.iter().map(|step| step.call[0].clone()).collect::<Vec<_>>();
