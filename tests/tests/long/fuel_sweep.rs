@@ -261,6 +261,13 @@ enum Interruption {
     TimeLimit,
 }
 
+impl Interruption {
+    /// Whether its moments are milliseconds. The others are in times that somebody else is answered, which is finer.
+    fn is_timed(self) -> bool {
+        matches!(self, Interruption::HangUp | Interruption::TimeLimit)
+    }
+}
+
 /// Each outcome is wanted this often.
 const OFTEN: usize = 6;
 
@@ -277,7 +284,7 @@ fn reset(client: &mut Client) {
 struct Undisturbed {
     turns: u32,
     took: Duration,
-    /// How often somebody else was answered in the meantime.
+    /// How often somebody else was answered in the meantime, if that was counted.
     answers: usize,
 }
 
@@ -300,7 +307,7 @@ impl Moments {
 
 impl Undisturbed {
     /// Finds how many turns of [`LONG`] take `least`.
-    fn find(server: &TestServer, sha: &str, least: Duration) -> Undisturbed {
+    fn find(server: &TestServer, sha: &str, least: Duration, counting: bool) -> Undisturbed {
         let (mut caller, mut other) = (server.client(), server.client());
         let mut turns = 150;
         loop {
@@ -313,7 +320,7 @@ impl Undisturbed {
                     let reply = caller.call(["EVALSHA", sha, "2", "count", "list", &turns.to_string()]);
                     assert_eq!(notation::reply(&reply), "\"done\"");
                 });
-                while !ended.load(Ordering::Relaxed) {
+                while counting && !ended.load(Ordering::Relaxed) {
                     other.run("PING");
                     answers += 1;
                 }
@@ -338,14 +345,12 @@ fn hold_at_any_moment(instances: &str, interruption: Interruption) {
         Interruption::TimeLimit => Duration::from_millis(10),
         Interruption::ScriptKill | Interruption::ClientKill => Duration::ZERO,
     };
-    let Undisturbed { turns, took, answers } = Undisturbed::find(&server, &sha, least);
+    let Undisturbed { turns, took, answers } =
+        Undisturbed::find(&server, &sha, least, !interruption.is_timed());
     let after = dump.take(&mut other);
     assert_ne!(before, after);
     reset(&mut other);
-    let reach = match interruption {
-        Interruption::TimeLimit => took.as_millis() as usize * 2,
-        _ => answers * 3 / 2,
-    };
+    let reach = if interruption.is_timed() { took.as_millis() as usize * 2 } else { answers * 3 / 2 };
     let mut moments = Moments { chance: Chance::new(interruption as u64), reach: reach as f64 };
     let mut seen = [0, 0];
     for attempt in 0.. {
@@ -357,8 +362,13 @@ fn hold_at_any_moment(instances: &str, interruption: Interruption) {
             other.run(&format!("CONFIG SET script-timeout-ms {}", 1 + moment));
         }
         caller.send(["EVALSHA", &sha, "2", "count", "list", &turns.to_string()]);
-        if !matches!(interruption, Interruption::TimeLimit) {
-            (0..moment).for_each(|_| drop(other.run("PING")));
+        match interruption {
+            Interruption::TimeLimit => {}
+            // Counting answers until then would take as much time of the processor as the script.
+            Interruption::HangUp => std::thread::sleep(Duration::from_millis(moment as u64)),
+            Interruption::ScriptKill | Interruption::ClientKill => {
+                (0..moment).for_each(|_| drop(other.run("PING")));
+            }
         }
         // What the caller was told, if anything.
         let reply = match interruption {
