@@ -1,6 +1,7 @@
 //! Scripts and transactions are atomic over all shards: no update is lost, nobody sees half of one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tests::{Client, TestServer, Topology, Value, over_nodes};
 
@@ -8,6 +9,8 @@ const CLIENTS: i64 = 8;
 /// Fewer where each round is repeated until no other client was faster.
 const RIVALS: i64 = 4;
 const ROUNDS: i64 = 50;
+/// Between two looks of a reader, which would hold up the writers most of the time otherwise.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Keys enough to lie in several shards.
 const KEYS: [&str; 6] = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"];
@@ -77,6 +80,7 @@ fn hold(on: Topology, clients: i64, round: impl Fn(&TestServer, &mut Client, i64
                     let Value::Array(pair) = pair else { panic!("two values, not {pair:?}") };
                     assert_eq!(pair[0], pair[1], "{one} and {other} differ");
                     seen += 1;
+                    std::thread::sleep(PAUSE);
                 }
             }),
             scope.spawn(|| {
@@ -88,6 +92,7 @@ fn hold(on: Topology, clients: i64, round: impl Fn(&TestServer, &mut Client, i64
                     };
                     assert!(all.iter().all(|value| *value == all[0]), "MGET sees half an update: {all:?}");
                     seen += 1;
+                    std::thread::sleep(PAUSE);
                 }
             }),
         ];
