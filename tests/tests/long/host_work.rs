@@ -438,7 +438,7 @@ fn no_command_outlives_its_script_or_holds_up_others() {
     channels.iter().for_each(|_| drop(subscriber.read()));
     fill(&mut client, elements);
     let keys = client.run("DBSIZE");
-    assert_eq!(notation::reply(&client.run("CONFIG SET script-timeout-ms 100")), "+OK");
+    assert_eq!(notation::reply(&client.run("CONFIG SET script-timeout-ms 50")), "+OK");
     let only = std::env::var("MOONSHARD_WORK_ONLY").unwrap_or_default();
 
     let pinging = Pinging::default();
