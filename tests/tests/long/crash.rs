@@ -23,8 +23,8 @@ const TRANSFERRERS: usize = 2;
 /// second is promised; a machine with four others at work on each core was seen to need two.
 const WINDOW: Duration = Duration::from_secs(4);
 
-/// Between the steps of a player. The server is always at work, but leaves time to other tests.
-const PAUSE: Duration = Duration::from_micros(1500);
+/// Between the steps of a player. Some player always waits for the server, which leaves time to other tests.
+const PAUSE: Duration = Duration::from_millis(4);
 
 /// Those that players and tellers use.
 const DATABASES: [usize; 3] = [0, workload::OWN_DATABASES[0], workload::OWN_DATABASES[1]];
