@@ -23,6 +23,10 @@ if ! "${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 11))';
     exit 0
 fi
 
+# The programs in Java run for a moment: optimising them, and collecting garbage in threads of its own, is lost work.
+java=(-XX:TieredStopAtLevel=1 -XX:+UseSerialGC)
+export MAVEN_OPTS="${MAVEN_OPTS:-} ${java[*]}"
+
 # What runs beside the rest, each with a log that is shown when it is waited for.
 declare -A running=()
 beside() { # NAME COMMAND...
@@ -101,7 +105,7 @@ fetch_java() {
         (cd jars && sha256sum --quiet --check "$here/java/SHA256SUMS")
         touch ready
     fi
-    javac -cp 'jars/*' -d classes "$here/java/Programs.java"
+    javac "${java[@]/#/-J}" -cp 'jars/*' -d classes "$here/java/Programs.java"
 }
 
 make_go() {
@@ -109,8 +113,8 @@ make_go() {
     cp -r "$here/go" "$folder/go"
     cp -r "$recipes" "$folder/go/recipes"
     cd "$folder/go"
-    # Not optimised and without symbols: they are compiled more often than they run.
-    export GOBIN=$folder/go/bin GOFLAGS="-mod=readonly '-ldflags=-s -w' '-gcflags=all=-N -l'"
+    # Not optimised, without symbols and without a C compiler: they are compiled more often than they run.
+    export GOBIN=$folder/go/bin CGO_ENABLED=0 GOFLAGS="-mod=readonly '-ldflags=-s -w' '-gcflags=all=-N -l -dwarf=false'"
     go install tool
     PATH=$GOBIN:$PATH "$python" -m grpc_tools.protoc -I "$proto" --go_out=. --go_opt=module=moonshard.example \
         --go-grpc_out=. --go-grpc_opt=module=moonshard.example gateway/v1/gateway.proto
@@ -192,8 +196,8 @@ if [[ $has_node ]]; then
 fi
 if [[ $has_java ]]; then
     wait_for fetch-java
-    start jedis java -cp "$folder/java/jars/*:$folder/java/classes" Programs
-    start recipes-jedis "$here/recipes.sh" "$recipes" java -cp "$folder/java/jars/*" Jedis.java
+    start jedis java "${java[@]}" -cp "$folder/java/jars/*:$folder/java/classes" Programs
+    start recipes-jedis "$here/recipes.sh" "$recipes" java "${java[@]}" -cp "$folder/java/jars/*" Jedis.java
 fi
 if [[ $has_go ]]; then
     wait_for make-go
