@@ -145,7 +145,7 @@ impl Story {
         sleep(Duration::from_millis(least + self.chance.below((most - least) as usize) as u64));
     }
 
-    /// Lets something go wrong, and heals it. Whether it came to that.
+    /// Lets something go wrong, and heals it, but for the wires. Whether it came to that.
     fn hurt(&mut self, fault: Fault) -> bool {
         let (store, gateway) = (self.chance.below(STORES), self.chance.below(GATEWAYS));
         match fault {
@@ -260,7 +260,6 @@ impl Story {
                 }
             }
         }
-        self.cluster.wires.iter().for_each(Proxy::heal);
         true
     }
 
@@ -349,6 +348,7 @@ impl Story {
                 if self.hurt(*fault) {
                     *self.faults.entry(*fault).or_default() += 1;
                 }
+                self.cluster.wires.iter().for_each(Proxy::heal);
                 self.is_healed(&keys);
             }
             drop(over);
