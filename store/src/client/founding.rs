@@ -13,7 +13,7 @@ use crate::random::random;
 use crate::replication::{GroupInfo, Groups, ProcessInfo};
 
 /// How long processes that cannot be reached are waited for,
-const PATIENCE: Duration = Duration::from_secs(5);
+const REACH_TIMEOUT: Duration = Duration::from_secs(5);
 /// and the pause between two attempts.
 const AGAIN: Duration = Duration::from_millis(100);
 /// The log of a new group begins behind this entry, which no replica has.
@@ -40,7 +40,7 @@ pub async fn found(
     for address in addresses {
         let mut inspected = members::inspect_if_member(address, credentials).await;
         // One that starts, or that was just told of the cluster, answers soon.
-        while matches!(inspected, Err(NodeError::Lost(_))) && since.elapsed() < PATIENCE {
+        while matches!(inspected, Err(NodeError::Lost(_))) && since.elapsed() < REACH_TIMEOUT {
             sleep(AGAIN).await;
             inspected = members::inspect_if_member(address, credentials).await;
         }

@@ -204,7 +204,7 @@ fn addresses(groups: Option<&Groups>) -> Vec<String> {
     processes.iter().map(|process| process.address.clone()).collect()
 }
 
-/// A survey that many ask for: made when somebody asks, and shown to others for a while.
+/// The newest survey: requests that come within its age share it.
 #[derive(Default)]
 pub(super) struct RecentSurvey(Mutex<Option<(Instant, Arc<Survey>)>>);
 
@@ -223,7 +223,7 @@ impl RecentSurvey {
         if !directory.is_known() {
             return None;
         }
-        // Whoever asks meanwhile waits for the same answers.
+        // Requests that come while a survey is made wait for it.
         let mut recent = self.0.lock().await;
         if let Some((since, survey)) = &*recent
             && since.elapsed() < age

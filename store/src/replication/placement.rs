@@ -485,7 +485,7 @@ mod tests {
             group.replicas.iter().filter_map(zone).collect::<BTreeSet<String>>().len()
         };
         assert!(two.all().all(|group| zones(group) == 2 && group.replicas.len() == 3));
-        // A zone is taken back.
+        // A zone that is known already changes nothing.
         assert_eq!(after(&groups, Change::Zone { process: 1, zone: "a".to_owned() }), groups);
     }
 

@@ -26,7 +26,7 @@ pub fn split<'a>(page: &'a str, heading: &str) -> (String, &'a str) {
     (format!("{}{}", &page[..start], &page[end..]), &page[start..end])
 }
 
-/// The fenced blocks of shell commands. Each is told before it is run, so that the last one that was told is the one that failed.
+/// The fenced blocks of shell commands. The script prints each block before it runs it: the last one printed is the one that failed.
 pub fn script(page: &str) -> String {
     let mut script = String::new();
     for block in page.split("\n```sh\n").skip(1) {

@@ -488,7 +488,7 @@ fn run_history(promise: Promise) {
     // With replicas gateways try again by themselves.
     let outcomes = if promise == Promise::Replicas { 1 } else { 3 };
     for outcome in &["done", "nothing", "unknown"][..outcomes] {
-        assert!(story.counts.contains_key(*outcome), "nobody was ever told: {outcome}");
+        assert!(story.counts.contains_key(*outcome), "no client ever saw: {outcome}");
     }
 }
 

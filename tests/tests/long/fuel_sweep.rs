@@ -262,7 +262,7 @@ enum Interruption {
 }
 
 impl Interruption {
-    /// Whether its moments are milliseconds. The others are in times that somebody else is answered, which is finer.
+    /// Whether moments are counted in milliseconds; otherwise in answers that another client has got, which is finer.
     fn is_timed(self) -> bool {
         matches!(self, Interruption::HangUp | Interruption::TimeLimit)
     }
@@ -284,7 +284,7 @@ fn reset(client: &mut Client) {
 struct Undisturbed {
     turns: u32,
     took: Duration,
-    /// How often somebody else was answered in the meantime, if that was counted.
+    /// How many answers another client got in the meantime, if that was counted.
     answers: usize,
 }
 

@@ -49,7 +49,7 @@ impl Readiness {
 pub const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
 
 /// Serves `/healthz`, `/readyz` and `/metrics` for as long as it is polled. `enter` says how a connection is sealed, or
-/// that it is none; `metrics` is told whether the process is ready, which `readiness` says.
+/// that it is none; `readiness` says whether the process is ready, and `metrics` is given that.
 pub async fn serve_health(
     config: Arc<Config>,
     listener: TcpListener,
