@@ -12,6 +12,7 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod copying;
+pub(crate) mod directory;
 pub(crate) mod dirty;
 pub mod disk;
 pub(crate) mod fail_point;
@@ -23,6 +24,7 @@ mod sled;
 pub(crate) mod state;
 #[cfg(test)]
 pub(crate) mod testing;
+pub(crate) mod watermark;
 
 use std::fmt;
 use std::sync::Arc;

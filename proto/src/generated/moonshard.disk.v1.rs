@@ -156,6 +156,74 @@ pub mod log_entry {
         }
     }
 }
+/// A frame of a file with replicated logs: what one flush makes durable.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LogFrame {
+    /// Each frame of a directory has the number of the frame before it plus one.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// In order: a later record replaces an earlier one in the same place.
+    #[prost(message, repeated, tag = "2")]
+    pub records: ::prost::alloc::vec::Vec<LogRecord>,
+}
+/// A record of the replicated logs of a process, or that there is none any more in this place.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LogRecord {
+    #[prost(enumeration = "log_record::Kind", tag = "1")]
+    pub kind: i32,
+    #[prost(uint32, tag = "2")]
+    pub group: u32,
+    #[prost(uint64, tag = "3")]
+    pub index: u64,
+    /// Absent: the record is deleted.
+    #[prost(bytes = "bytes", optional, tag = "4")]
+    pub content: ::core::option::Option<::prost::bytes::Bytes>,
+}
+/// Nested message and enum types in `LogRecord`.
+pub mod log_record {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Kind {
+        /// A LogEntry: entry `index` of the log of `group`.
+        Entry = 0,
+        /// A ReplicaState: that of the replica of `group`.
+        State = 1,
+        /// A Founding.
+        Founding = 2,
+    }
+    impl Kind {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Entry => "ENTRY",
+                Self::State => "STATE",
+                Self::Founding => "FOUNDING",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "ENTRY" => Some(Self::Entry),
+                "STATE" => Some(Self::State),
+                "FOUNDING" => Some(Self::Founding),
+                _ => None,
+            }
+        }
+    }
+}
 /// The cluster of replicated groups that a process belongs to.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Founding {

@@ -9,10 +9,9 @@
 //! frame of its metadata. sled's own batches are not used, since what they delete leaves empty leaves for ever.
 
 mod image;
-mod watermark;
 
 use std::ffi::OsStr;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,8 +20,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use self::image::{Image, Judge, Metadata};
-use self::watermark::{Flushed, Watermark};
+use super::directory::{LOCK_TIMEOUT, lock, rename, sync};
 use super::disk::{Disk, DiskError, DiskRecord, Each, Op, Open};
+use super::watermark::{self, Flushed, Watermark};
 
 /// Records in a leaf, which is written whole when one of them changes. With 16 a fold of most keys takes longer and so does
 /// a start, since each leaf is packed apart; with 64 an append of 4 KB costs twice as much.
@@ -416,33 +416,6 @@ fn home(dir: &Path) -> PathBuf {
     dir.join("sled")
 }
 
-/// How long to wait for the lock of a directory that its owner is about to release: a killed process holds it until the
-/// system has cleared it away, and so does a child between its fork and its exec.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Takes the lock of a directory, which the process that has the database open holds.
-fn lock(dir: &Path, make: bool) -> Result<File, DiskError> {
-    let path = dir.join("lock");
-    let file = if make { File::create(&path) } else { File::open(&path) };
-    let file = file.map_err(DiskError::io("open", &path))?;
-    let until = Instant::now() + LOCK_TIMEOUT;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if Instant::now() < until => {
-                thread::sleep(Duration::from_millis(10))
-            }
-            Err(TryLockError::WouldBlock) => return Err(DiskError::Busy(dir.to_owned())),
-            Err(TryLockError::Error(error)) => return Err(DiskError::io("lock", &path)(error)),
-        }
-    }
-}
-
-fn rename(dir: &Path, from: &Path, to: &Path) -> Result<(), DiskError> {
-    fs::rename(from, to).map_err(DiskError::io("rename", from))?;
-    watermark::sync(dir)
-}
-
 /// A value as it is stored: behind it the checksum over key and value.
 fn sealed(key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut crc = crc32fast::Hasher::new();
@@ -591,7 +564,7 @@ fn link_files(from: &Path, to: &Path) -> Result<(), DiskError> {
             fs::hard_link(&source, &target).map_err(DiskError::io("link", &source))?;
         }
     }
-    watermark::sync(to)
+    sync(to)
 }
 
 fn open_db(path: &Path) -> Result<Db, DiskError> {
@@ -637,7 +610,7 @@ fn mend(path: &Path) -> Result<(), DiskError> {
         let path = Metadata::log_path(path, newest + 1);
         File::create(&path).map_err(DiskError::io("create", &path))?;
     }
-    watermark::sync(&dir)
+    sync(&dir)
 }
 
 /// Cuts off files of leaves what nothing is in. sled does that too, but only if it has made the file as long itself since
@@ -650,7 +623,7 @@ fn shorten(path: &Path, logs: &[u64]) -> Result<(), DiskError> {
     }
     // What was there before the last frames may not come back, and after a kill they may not be durable yet.
     for log in logs {
-        watermark::sync(&Metadata::log_path(path, *log))?;
+        sync(&Metadata::log_path(path, *log))?;
     }
     for (slab, end) in slabs {
         let file = File::options().write(true).open(&slab).map_err(DiskError::io("open", &slab))?;

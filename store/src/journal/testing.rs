@@ -1,8 +1,9 @@
-//! A disk in memory, for tests.
+//! Disks for tests: one in memory, and directories of the system that are deleted at the end.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -103,5 +104,23 @@ impl Disk for MemoryDisk {
             is_first || bytes <= most_bytes
         });
         Ok(found.map(|(key, value)| (key.clone(), value.clone())).collect())
+    }
+}
+
+/// A directory that does not exist yet, deleted when this is dropped.
+pub(crate) struct TempDir(pub PathBuf);
+
+impl TempDir {
+    pub fn new(name: &str) -> TempDir {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        TempDir(std::env::temp_dir().join(format!("moonshard-store-{process}-{number}-{name}")))
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        // A test that fails early may not have made it.
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

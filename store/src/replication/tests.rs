@@ -1,4 +1,4 @@
-//! Three processes in one, with disks and wires in memory: what the leader has acknowledged is there whichever
+//! Three processes in one, with data and wires in memory: what the leader has acknowledged is there whichever
 //! process fails.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use super::{
     position_of,
 };
 use crate::call::ParsedCall;
-use crate::journal::testing::{MemoryDisk, Platter};
+use crate::journal::testing::{MemoryDisk, Platter, TempDir};
 use crate::journal::{CopyPiece, Disk, Open, Reads, unix_ms};
 use crate::node::Node;
 
@@ -77,7 +77,7 @@ type Leading = watch::Sender<Option<(u64, Arc<Node>)>>;
 
 struct Process {
     id: u64,
-    log: Arc<Platter>,
+    log: TempDir,
     data: Arc<Platter>,
     stop: watch::Sender<bool>,
     running: Option<JoinHandle<()>>,
@@ -101,7 +101,7 @@ impl Cluster {
         let leading = Arc::new(watch::Sender::new(None));
         let process = |id| Process {
             id,
-            log: Arc::default(),
+            log: TempDir::new("log"),
             data: Arc::default(),
             stop: watch::Sender::new(false),
             running: None,
@@ -121,7 +121,7 @@ impl Cluster {
     fn start_process(&mut self, at: usize) {
         let Process { id, log, data, stop, running } = &mut self.processes[at];
         let warn = |text: &str| println!("{text}");
-        let disk = LogDisk::open(Box::new(MemoryDisk(log.clone()))).expect("it is whole");
+        let disk = LogDisk::open(&log.0).expect("it is whole");
         let driver = Arc::new(Driver::start(disk, self.wires.clone(), warn).expect("it starts"));
         self.wires.drivers.lock().insert(*id, driver.clone());
         let voters = if VOTERS.contains(id) { &VOTERS[..] } else { &[] };
@@ -160,9 +160,10 @@ impl Cluster {
 
     /// Ends a process as a loss of power does: what was not flushed is lost.
     async fn kill(&mut self, at: usize) {
-        let Process { id, log, data, stop, running } = &mut self.processes[at];
+        let Process { id, data, stop, running, .. } = &mut self.processes[at];
         let driver = self.wires.drivers.lock().remove(id);
-        (*log, *data) = (log.crashed(), data.crashed());
+        // What the log has not flushed is in the memory of its owner only.
+        *data = data.crashed();
         let _ = stop.send(true);
         // Its last owner waits for the thread.
         tokio::task::spawn_blocking(move || drop(driver)).await.expect("it ends");

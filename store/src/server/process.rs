@@ -37,7 +37,7 @@ use super::peer::Known;
 use super::{Answers, Service, serve_peers};
 use crate::client::Directory;
 use crate::client::directory::GROUP;
-use crate::journal::{DiskError, in_dir};
+use crate::journal::DiskError;
 use crate::replication::{
     Change, Driver, DriverError, Founding, GroupId, Groups, GroupsError, LogDisk, ReplicaStatus,
 };
@@ -73,8 +73,7 @@ pub fn is_founded(dir: &Path) -> bool {
 
 /// The process with this data directory belongs to a cluster from now on.
 pub fn found(dir: &Path, founding: &Founding) -> Result<(), ProcessError> {
-    let open = in_dir(log_dir(dir));
-    let mut disk = LogDisk::open(open().map_err(ProcessError::Disk)?).map_err(ProcessError::Disk)?;
+    let mut disk = LogDisk::open(&log_dir(dir)).map_err(ProcessError::Disk)?;
     disk.found(founding.to_record()).map_err(ProcessError::Disk)
 }
 
@@ -87,8 +86,7 @@ pub struct Process {
 impl Process {
     /// Reads what the data directory holds and takes part in its groups. Needs a runtime.
     pub fn start(settings: ProcessSettings) -> Result<Process, ProcessError> {
-        let disk = in_dir(log_dir(&settings.dir))().map_err(ProcessError::Disk)?;
-        let mut disk = LogDisk::open(disk).map_err(ProcessError::Disk)?;
+        let mut disk = LogDisk::open(&log_dir(&settings.dir)).map_err(ProcessError::Disk)?;
         let record = disk.founding().unwrap_or_default();
         let founding = Founding::from_record(record).map_err(ProcessError::Groups)?;
         let Founding { groups, process: me } = founding.clone();

@@ -1,21 +1,7 @@
 //! What needs to look inside.
 
 use super::*;
-
-struct TempDir(PathBuf);
-
-impl TempDir {
-    fn new(name: &str) -> TempDir {
-        TempDir(std::env::temp_dir().join(format!("moonshard-sled-{}-{name}", std::process::id())))
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        // A test that fails early may not have made it.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use crate::journal::testing::TempDir;
 
 fn count(disk: &Database) -> usize {
     let mut count = 0;

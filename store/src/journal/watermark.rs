@@ -1,13 +1,14 @@
-//! The file `flushed`: what was flushed last, kept apart from the database. A database that has less has lost
-//! something, and cannot know that by itself.
+//! The file `flushed`: what was flushed last, kept apart from the database or the logs. If these have less, something is
+//! lost, which they cannot know by themselves.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::super::disk::DiskError;
+use super::directory::sync;
+use super::disk::DiskError;
 
-pub(super) const NAME: &str = "flushed";
+pub(crate) const NAME: &str = "flushed";
 
 /// The slots take turns, in blocks of their own: a write that a crash tears leaves the other one.
 const SLOT_STEP: u64 = 4096;
@@ -17,10 +18,10 @@ const SLOT_BYTES: usize = 28;
 
 /// What a flush made durable.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Flushed {
+pub(crate) struct Flushed {
     /// The last batch.
     pub seq: u64,
-    /// sled's newest log,
+    /// The newest file to which batches are appended,
     pub log: u64,
     /// and its length. The number of a batch alone would not do: where the end of a log is lost, a place that it gave
     /// to others may hold the newest number.
@@ -28,7 +29,7 @@ pub(super) struct Flushed {
 }
 
 /// The open file.
-pub(super) struct Watermark {
+pub(crate) struct Watermark {
     path: PathBuf,
     file: File,
     turn: u64,
@@ -52,7 +53,7 @@ fn parse(bytes: &[u8]) -> Option<Flushed> {
 }
 
 /// What `dir`'s mark says, or `None` if it has no mark.
-pub(super) fn read(dir: &Path) -> Result<Option<Flushed>, DiskError> {
+pub(crate) fn read(dir: &Path) -> Result<Option<Flushed>, DiskError> {
     Ok(newest(&dir.join(NAME))?.map(|(flushed, _)| flushed))
 }
 
@@ -75,7 +76,7 @@ fn newest(path: &Path) -> Result<Option<(Flushed, u64)>, DiskError> {
 }
 
 /// The error for a directory that lacks its mark.
-pub(super) fn missing(dir: &Path) -> DiskError {
+pub(crate) fn missing(dir: &Path) -> DiskError {
     let (location, what) = ("the whole file".to_owned(), "it is missing".to_owned());
     DiskError::Damaged { file: dir.join(NAME), location, what }
 }
@@ -104,9 +105,15 @@ impl Watermark {
 
     /// Returns when it is durable.
     pub fn write(&mut self, flushed: Flushed) -> Result<(), DiskError> {
+        self.note(flushed)?;
+        self.file.sync_data().map_err(DiskError::io("write", &self.path))
+    }
+
+    /// Leaves it to the system when it becomes durable.
+    pub fn note(&mut self, flushed: Flushed) -> Result<(), DiskError> {
         self.turn ^= 1;
         let written = self.file.write_all_at(&slot(flushed), self.turn * SLOT_STEP);
-        written.and_then(|()| self.file.sync_data()).map_err(DiskError::io("write", &self.path))
+        written.map_err(DiskError::io("write", &self.path))
     }
 
     /// Makes the mark of a new database: its last batch, and nothing about its logs.
@@ -116,9 +123,4 @@ impl Watermark {
         watermark.write(flushed)?;
         watermark.write(flushed)
     }
-}
-
-/// Makes a file, or the names in a directory, durable.
-pub(super) fn sync(path: &Path) -> Result<(), DiskError> {
-    File::open(path).and_then(|file| file.sync_all()).map_err(DiskError::io("sync", path))
 }
