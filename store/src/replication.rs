@@ -30,8 +30,8 @@ mod questions;
 #[cfg(test)]
 mod tests;
 
-pub use self::copy::position_of;
-pub use self::driver::{Copied, Driver, DriverError, GroupState, ReplicaHandle, ReplicaStatus, Transport};
+pub use self::copy::{Copied, position_of};
+pub use self::driver::{Driver, DriverError, GroupState, ReplicaHandle, ReplicaStatus, Transport};
 pub use self::group::{Fetched, Group, GroupError, GroupSettings, Leadership, Opened};
 pub use self::group_id::GroupId;
 pub use self::groups::{Founding, GroupInfo, Groups, GroupsError, META, ProcessInfo, ProcessState};

@@ -69,7 +69,7 @@ impl Controls {
 
     fn fail_points(&self) -> String {
         let dir = self.0.text();
-        format!(",applied=until:{dir}/taking,flushed={dir}/full")
+        format!(",applied=until:{dir}/taking,log=until:{dir}/taking,flushed={dir}/full,log={dir}/full")
     }
 
     fn variables(&self) -> Vec<(&'static str, String)> {

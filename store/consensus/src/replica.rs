@@ -269,6 +269,15 @@ impl Replica {
         self.draw();
     }
 
+    /// Leads no more, as if no majority had been heard.
+    pub fn resign(&mut self) {
+        let raft = &mut self.raw.raft;
+        if raft.state == StateRole::Leader {
+            raft.become_follower(raft.term, raft::INVALID_ID);
+            self.draw();
+        }
+    }
+
     /// Changes who belongs to the group, if this is the leader. There is one change at a time: an error while another one is not
     /// committed. A leader cannot remove itself.
     pub fn change_members(&mut self, change: MemberChange) -> Result<(), ConsensusError> {

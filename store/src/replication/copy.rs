@@ -1,9 +1,17 @@
 //! Where in the log of its group a copy of a node's data stands.
 
-use consensus::{Log, Position};
+use consensus::{Log, Members, Position};
 
-use super::driver::Copied;
 use super::entry;
+
+/// A copy of the data of a group, which a replica has on its disk.
+#[derive(Clone, Debug)]
+pub struct Copied {
+    /// It has all records of entries up to this one.
+    pub position: Position,
+    /// The members as of that entry.
+    pub members: Members,
+}
 
 /// How much of the log is looked at in one go.
 const LOOK_BYTES: usize = 8 << 20;

@@ -1,23 +1,23 @@
 //! The thread that drives the replicas of a process: it gives them ticks, messages and proposals, writes their logs, and
 //! sends what they have to say.
 
+mod handle;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use consensus::{
-    ConsensusError, Follower, Log, MemberChange, Members, Outgoing, Position, Replica, Role, Settings,
-    TICK_MS,
-};
-use parking_lot::{Condvar, Mutex};
+use consensus::{ConsensusError, Outgoing, Replica, Settings, TICK_MS};
 use tokio::sync::{oneshot, watch};
 
+use self::handle::{Command, Inbox, Letters, Shown};
+pub use self::handle::{GroupState, ReplicaHandle, ReplicaStatus};
 use super::entry;
 use super::group_id::GroupId;
 use super::log_disk::LogDisk;
@@ -32,8 +32,8 @@ pub trait Transport: Send + Sync + 'static {
     fn send(&self, group: GroupId, from: u64, to: u64, message: Bytes);
 }
 
-/// Messages that were not looked at may have so many bytes: the others are dropped.
-const INBOX_BYTES: usize = 256 << 20;
+/// How soon a disk that has refused something is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// How often logs are shortened.
 const SHORTEN_TICKS: u64 = 10;
 /// A log that is longer is shortened although another replica lacks some of it.
@@ -41,111 +41,11 @@ const LOG_BYTES: usize = 64 << 20;
 /// How much of a log is looked at to find what can be dropped.
 const LOOK_BYTES: usize = 8 << 20;
 
-/// What a replica is at present.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct GroupState {
-    /// Its role.
-    pub role: Role,
-    /// Whether it leads, and knows all that was committed before.
-    pub is_ready_to_lead: bool,
-    /// Up to this entry all are committed.
-    pub committed: u64,
-    /// Whether the others do not have the entries any more that it lacks: it needs a copy of the data.
-    pub awaits_copy: bool,
-    /// Nothing more comes: the driver has ended.
-    pub is_over: bool,
-}
-
-/// A replica as the rest of the process sees it.
-#[derive(Clone)]
-pub struct ReplicaHandle {
-    /// Its group.
-    pub group: GroupId,
-    /// What the group has agreed on.
-    pub log: Log,
-    state: watch::Receiver<GroupState>,
-    shown: Arc<Shown>,
-    inbox: Arc<Inbox>,
-}
-
-/// What is shown of a replica.
-#[derive(Default)]
-struct Shown {
-    followers: Mutex<Vec<Follower>>,
-    /// The entry up to which the node has all.
-    applied: AtomicU64,
-    /// How many leaders it has seen.
-    elections: AtomicU64,
-    /// How many copies of the data it has taken.
-    copies: AtomicU64,
-}
-
-/// A replica, for those who watch it.
-#[derive(Clone, Debug)]
-pub struct ReplicaStatus {
-    /// Its role.
-    pub role: Role,
-    /// Up to this entry all are committed, as far as it knows.
-    pub committed: u64,
-    /// Up to this entry all are applied to its node.
-    pub applied: u64,
-    /// How long the log is in memory.
-    pub log_bytes: usize,
-    /// How many leaders it has seen since the process has started.
-    pub elections: u64,
-    /// How many copies of the data it has taken since then.
-    pub copies: u64,
-    /// The other replicas, if this one leads.
-    pub followers: Vec<Follower>,
-}
-
 /// The thread, and the way to it.
 pub struct Driver {
     inbox: Arc<Inbox>,
     thread: Option<JoinHandle<()>>,
 }
-
-/// What the thread is to look at.
-#[derive(Default)]
-struct Inbox {
-    letters: Mutex<Letters>,
-    arrived: Condvar,
-}
-
-#[derive(Default)]
-struct Letters {
-    messages: Vec<(GroupId, Bytes)>,
-    message_bytes: usize,
-    commands: Vec<Command>,
-    /// A leader has records to propose.
-    has_proposals: bool,
-}
-
-enum Command {
-    Add(GroupId, Box<Settings>, Opened),
-    Lead(GroupId, Arc<Node>, u64),
-    Durable(GroupId, u64),
-    Copied(GroupId, Copied, oneshot::Sender<()>),
-    Change(GroupId, MemberChange),
-    Transfer(GroupId, u64),
-    Unreachable(u64),
-    Remove(GroupId),
-    Forget(GroupId, oneshot::Sender<()>),
-    Save(Vec<u8>, oneshot::Sender<()>),
-    Stop,
-}
-
-/// A copy of the data of a group, which a replica has on its disk.
-#[derive(Clone, Debug)]
-pub struct Copied {
-    /// It has all records of entries up to this one.
-    pub position: Position,
-    /// The members as of that entry.
-    pub members: Members,
-}
-
-/// Where the handle of a new replica goes.
-type Opened = std::sync::mpsc::Sender<Result<ReplicaHandle, ConsensusError>>;
 
 /// Why there is no driver or no replica.
 #[derive(Debug)]
@@ -181,6 +81,7 @@ impl Driver {
         warn: fn(&str),
     ) -> Result<Driver, DriverError> {
         let inbox = Arc::<Inbox>::default();
+        inbox.looked_ms.store(boot_ms(), Ordering::Relaxed);
         let mut driving = Driving {
             disk,
             replicas: BTreeMap::new(),
@@ -245,110 +146,6 @@ impl Drop for Driver {
     }
 }
 
-impl ReplicaHandle {
-    /// What the replica is, now and when it changes.
-    pub fn state(&self) -> watch::Receiver<GroupState> {
-        self.state.clone()
-    }
-
-    /// From now on what this node records is proposed, as long as the replica leads in this term.
-    pub fn lead(&self, node: Arc<Node>, term: u64) {
-        self.inbox.command(Command::Lead(self.group, node, term));
-    }
-
-    /// There are records to be proposed.
-    pub fn wake(&self) {
-        let mut letters = self.inbox.letters.lock();
-        if !letters.has_proposals {
-            letters.has_proposals = true;
-            self.inbox.arrived.notify_one();
-        }
-    }
-
-    /// The node has all records up to this one on its own disk: the log is not needed to read them again.
-    pub fn durable(&self, record: u64) {
-        self.inbox.command(Command::Durable(self.group, record));
-    }
-
-    /// The replica takes part in its group no more, so that another one leads it.
-    pub fn remove(&self) {
-        self.inbox.command(Command::Remove(self.group));
-    }
-
-    /// The data of the node on disk is this copy now. Returns when the log knows that.
-    pub async fn copied(&self, copied: Copied) {
-        let (done, known) = oneshot::channel();
-        self.inbox.command(Command::Copied(self.group, copied, done));
-        // An error: there is no driver any more, which its state says.
-        let _ = known.await;
-    }
-
-    /// Changes who belongs to the group, if this replica leads and no other change is under way.
-    pub fn change_members(&self, change: MemberChange) {
-        self.inbox.command(Command::Change(self.group, change));
-    }
-
-    /// The other replicas, as seen a moment ago; empty unless this one leads.
-    pub fn followers(&self) -> Vec<Follower> {
-        self.shown.followers.lock().clone()
-    }
-
-    /// The entry up to which the node of this replica has all; of a leader: up to which all are committed.
-    pub fn applied(&self) -> u64 {
-        self.shown.applied.load(Ordering::Relaxed)
-    }
-
-    /// The node has all entries up to this one.
-    pub(super) fn note_applied(&self, index: u64) {
-        self.shown.applied.store(index, Ordering::Relaxed);
-    }
-
-    /// What there is to be seen of the replica.
-    pub fn status(&self) -> ReplicaStatus {
-        let state = *self.state.borrow();
-        ReplicaStatus {
-            role: state.role,
-            committed: state.committed,
-            applied: self.applied(),
-            log_bytes: self.log.bytes(),
-            elections: self.shown.elections.load(Ordering::Relaxed),
-            copies: self.shown.copies.load(Ordering::Relaxed),
-            followers: self.followers(),
-        }
-    }
-
-    /// Hands the leadership over to this replica, if this one has it.
-    pub fn transfer(&self, to: u64) {
-        self.inbox.command(Command::Transfer(self.group, to));
-    }
-}
-
-impl Inbox {
-    fn command(&self, command: Command) {
-        self.letters.lock().commands.push(command);
-        self.arrived.notify_one();
-    }
-
-    fn receive(&self, group: GroupId, message: Bytes) {
-        let mut letters = self.letters.lock();
-        if letters.message_bytes > INBOX_BYTES {
-            return;
-        }
-        letters.message_bytes += message.len();
-        letters.messages.push((group, message));
-        self.arrived.notify_one();
-    }
-
-    /// Waits until there is something, or it is time for the next tick.
-    fn take(&self, until: Instant) -> Letters {
-        let mut letters = self.letters.lock();
-        if letters.messages.is_empty() && letters.commands.is_empty() && !letters.has_proposals {
-            self.arrived.wait_until(&mut letters, until);
-        }
-        std::mem::take(&mut letters)
-    }
-}
-
 /// A replica as the thread has it.
 struct Driven {
     replica: Replica,
@@ -385,6 +182,7 @@ impl Driving {
             match self.work(letters) {
                 Ok(true) => {}
                 Ok(false) => break,
+                Err(DriverError::Over) => break,
                 Err(error) => {
                     (self.warn)(&format!("this process takes part in no group any more: {error}"));
                     break;
@@ -393,8 +191,38 @@ impl Driving {
         }
     }
 
+    /// Writes the logs. While the disk refuses that, this process stands still: the others elect leaders for its groups. An error,
+    /// [`DriverError::Over`], if it is to end meanwhile.
+    fn write(&mut self, must_flush: bool) -> Result<(), DriverError> {
+        let mut has_failed = false;
+        while let Err(error) = self.disk.write(must_flush) {
+            if !has_failed {
+                (self.warn)(&format!(
+                    "the replicas of this process stand still until their logs can be written: {error}"
+                ));
+                has_failed = true;
+            }
+            if self.inbox.ends_within(RETRY_INTERVAL) {
+                return Err(DriverError::Over);
+            }
+        }
+        if has_failed {
+            (self.warn)("the replicated logs can be written again");
+        }
+        Ok(())
+    }
+
+    /// Leads no group any more after a standstill: nothing is answered since then.
+    fn notice_standstill(&mut self, now_ms: u64) {
+        if self.inbox.stands_still(now_ms) {
+            self.replicas.values_mut().for_each(|driven| driven.replica.resign());
+        }
+        self.inbox.looked_ms.store(now_ms, Ordering::Relaxed);
+    }
+
     /// Whether the thread goes on.
     fn work(&mut self, letters: Letters) -> Result<bool, DriverError> {
+        self.notice_standstill(boot_ms());
         for command in letters.commands {
             if matches!(command, Command::Stop) {
                 return Ok(false);
@@ -481,12 +309,13 @@ impl Driving {
                     driven.end();
                     self.disk.add(group, driven.replica.log().deleted());
                 }
-                self.disk.write(true).map_err(DriverError::Disk)?;
+                self.write(true)?;
                 // Who waited may be gone.
                 let _ = done.send(());
             }
             Command::Save(record, done) => {
-                self.disk.found(record).map_err(DriverError::Disk)?;
+                self.disk.found(record);
+                self.write(true)?;
                 let _ = done.send(());
             }
             Command::Stop => {}
@@ -543,7 +372,7 @@ impl Driving {
                 rounds.push((*group, round.number, round.send_after));
             }
         }
-        self.disk.write(must_flush).map_err(DriverError::Disk)?;
+        self.write(must_flush)?;
         let worked = !rounds.is_empty();
         for (group, number, send_after) in rounds {
             if let Some(driven) = self.replicas.get_mut(&group) {

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use super::driver::{Copied, GroupState, ReplicaHandle};
+use super::copy::Copied;
+use super::driver::{GroupState, ReplicaHandle};
 use super::entry;
 use crate::journal::{DiskError, Open, Reads, fail_point};
 use crate::node::Node;
@@ -23,6 +24,8 @@ const REPORT: Duration = Duration::from_secs(1);
 
 /// The pause between two attempts to get a copy of the data.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How often a leader looks whether the driver stands still.
+const STANDSTILL_CHECK: Duration = Duration::from_millis(500);
 
 /// A copy of the data of a group that is on the disk of this process's node, or why there is none.
 pub type Fetched = Pin<Box<dyn Future<Output = Result<Copied, String>> + Send>>;
@@ -153,10 +156,29 @@ impl Group {
                 self.copy().await;
             }
             // What it has proposed in this term may still be committed, and the next node would not have it.
-            if !is_whole && matches!(left, Left::Lead(term) if now.role.leads && now.role.term == term) {
+            if let Left::Lead(term) = left
+                && !is_whole
+                && self.still_leads(term).await
+            {
                 return Err(GroupError::NotServed);
             }
         }
+    }
+
+    /// Whether it still leads in this term, once a driver that stands still goes on.
+    async fn still_leads(&mut self, term: u64) -> bool {
+        let mut state = self.replica.state();
+        while state.borrow_and_update().leads_in(term) {
+            if !self.replica.stands_still() {
+                return true;
+            }
+            tokio::select! {
+                // An error: there is no driver any more, which the state says.
+                _ = timeout(STANDSTILL_CHECK, state.changed()) => {}
+                _ = self.stop.wait_for(|stop| *stop) => return false,
+            }
+        }
+        false
     }
 
     /// Gets a copy of the data from the leader, unless it is to end.
@@ -247,7 +269,7 @@ impl Group {
 /// While a node leads: says what the log is not needed for any more.
 async fn report(replica: ReplicaHandle, node: Arc<Node>) {
     loop {
-        tokio::time::sleep(REPORT).await;
+        sleep(REPORT).await;
         if let Some(journal) = node.journal() {
             replica.durable(journal.progress().durable);
         }
@@ -294,11 +316,16 @@ impl Leadership {
 
     /// Done when the node leads no more. Whether it is to end, and still leads.
     pub async fn lost(&mut self) -> bool {
-        let term = self.term;
-        let lost = |state: &GroupState| state.is_over || !state.role.leads || state.role.term != term;
+        let (term, replica) = (self.term, &self.replica);
+        let stands_still = async {
+            while !replica.stands_still() {
+                sleep(STANDSTILL_CHECK).await;
+            }
+        };
         tokio::select! {
             // An error: there is no driver any more.
-            _ = self.state.wait_for(lost) => false,
+            _ = self.state.wait_for(|state| !state.leads_in(term)) => false,
+            () = stands_still => false,
             _ = self.stop.wait_for(|stop| *stop) => true,
         }
     }
@@ -316,7 +343,7 @@ impl Leadership {
     /// Hands the leadership over to one of these replicas, and waits until it is gone, at most for `limit`.
     pub async fn hand_over(&mut self, others: &[u64], limit: Duration) {
         let term = self.term;
-        let lost = |state: &GroupState| state.is_over || !state.role.leads || state.role.term != term;
+        let lost = |state: &GroupState| !state.leads_in(term);
         let share = limit / (others.len().max(1) as u32);
         for other in others {
             self.replica.transfer(*other);

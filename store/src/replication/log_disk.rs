@@ -20,9 +20,9 @@ use proto::disk::v1::log_record::Kind;
 
 use self::segment::{Contents, Segment};
 use super::group_id::GroupId;
-use crate::journal::DiskError;
 use crate::journal::directory::{lock, sync};
 use crate::journal::watermark::{self, Flushed, Watermark};
+use crate::journal::{DiskError, fail_point};
 
 /// A segment that is longer is followed by another one.
 const SEGMENT_BYTES: u64 = 8 << 20;
@@ -59,8 +59,8 @@ pub struct LogDisk {
     valid_bytes: u64,
     waiting: Vec<disk::LogRecord>,
     waiting_bytes: usize,
-    /// After an error it is unknown what is on the disk.
-    has_failed: bool,
+    /// After an error: the segment that may have a part of a frame behind this length, or one that was not flushed.
+    broken: Option<(u64, u64)>,
     segment_bytes: u64,
     /// As they were read, of groups without a replica yet.
     logs: BTreeMap<GroupId, Saved>,
@@ -96,7 +96,7 @@ impl LogDisk {
             valid_bytes: 0,
             waiting: Vec::new(),
             waiting_bytes: 0,
-            has_failed: false,
+            broken: None,
             segment_bytes: SEGMENT_BYTES,
             logs: BTreeMap::new(),
             founding: None,
@@ -115,18 +115,16 @@ impl LogDisk {
         Ok(disk)
     }
 
-    /// Which cluster the process belongs to, as [`Founding::to_record`] wrote it; none if it belongs to none.
+    /// Which cluster the process belonged to when the logs were read, as [`Founding::to_record`] wrote it; none if to none.
     ///
     /// [`Founding::to_record`]: super::Founding::to_record
     pub fn founding(&self) -> Option<&[u8]> {
         self.founding.as_deref()
     }
 
-    /// The process belongs to this cluster from now on. Durable when this returns.
-    pub fn found(&mut self, record: Vec<u8>) -> Result<(), DiskError> {
-        self.wait(Key::Founding, Some(record.clone()));
-        self.founding = Some(record);
-        self.write(true)
+    /// The process belongs to this cluster from now on, as soon as that is written.
+    pub fn found(&mut self, record: Vec<u8>) {
+        self.wait(Key::Founding, Some(record));
     }
 
     /// The groups whose logs were read and not taken.
@@ -166,14 +164,19 @@ impl LogDisk {
         self.waiting.push(record_of(key, content.map(Bytes::from)));
     }
 
-    /// All changes are durable when this returns if it `must_flush`. Without that a crash may lose the newest ones.
-    pub(super) fn write(&mut self, must_flush: bool) -> Result<(), DiskError> {
+    /// All changes are durable when this returns if it `must_flush`. Without that a crash may lose the newest ones. After an error
+    /// nothing is lost: the next write has the changes of this one.
+    pub fn write(&mut self, must_flush: bool) -> Result<(), DiskError> {
         if self.waiting.is_empty() || (!must_flush && self.waiting_bytes < WAITING_BYTES) {
             return Ok(());
         }
+        let frame = disk::LogFrame { number: self.number + 1, records: std::mem::take(&mut self.waiting) };
+        let appended = self.append(&frame);
+        if appended.is_err() {
+            self.waiting = frame.records;
+            return appended;
+        }
         self.waiting_bytes = 0;
-        let records = std::mem::take(&mut self.waiting);
-        self.append(records)?;
         self.delete_replaced()?;
         let spare = SPARE_SEGMENTS + 2 * self.valid_bytes / self.segment_bytes;
         if self.segments.len() as u64 > spare {
@@ -183,34 +186,38 @@ impl LogDisk {
         Ok(())
     }
 
-    /// Appends a frame, which is durable when this returns.
-    fn append(&mut self, records: Vec<disk::LogRecord>) -> Result<(), DiskError> {
-        if self.has_failed {
-            return Err(DiskError::Refused("writes are disabled after an error".to_owned()));
+    /// Appends a frame, which is durable when this returns. After an error it is not there.
+    fn append(&mut self, frame: &disk::LogFrame) -> Result<(), DiskError> {
+        if let Some((segment, length)) = self.broken {
+            segment::shorten(&self.dir, segment, length)?;
+            self.broken = None;
         }
-        // Unless everything below has worked.
-        self.has_failed = true;
+        fail_point::reach("log")?;
         let last = match self.last.take() {
             Some(segment) if segment.length() < self.segment_bytes => segment,
             _ => {
                 let number = self.segments.keys().last().map_or(1, |last| last + 1);
+                let segment = Segment::create(&self.dir, number, frame.number)?;
                 self.segments.insert(number, 0);
-                Segment::create(&self.dir, number, self.number + 1)?
+                segment
             }
         };
         let last = self.last.insert(last);
-        let frame = disk::LogFrame { number: self.number + 1, records };
-        last.append(&frame)?;
-        self.number = frame.number;
-        let (log, length) = (last.number, last.length());
-        self.watermark.note(Flushed { seq: frame.number, log, length })?;
-        for record in frame.records {
-            // Of our own records.
-            let Some(key) = key_of(&record) else { continue };
-            let place = |content: Bytes| Place { segment: log, bytes: content.len() as u64 };
-            self.place(key, record.content.map(place));
+        let (log, before) = (last.number, last.length());
+        if let Err(error) = last.append(frame) {
+            // After a flush that failed the system may take for written what is not.
+            (self.broken, self.last) = (Some((log, before)), None);
+            return Err(error);
         }
-        self.has_failed = false;
+        let length = last.length();
+        self.number = frame.number;
+        self.watermark.note(Flushed { seq: frame.number, log, length })?;
+        for record in &frame.records {
+            // Of our own records.
+            let Some(key) = key_of(record) else { continue };
+            let place = |content: &Bytes| Place { segment: log, bytes: content.len() as u64 };
+            self.place(key, record.content.as_ref().map(place));
+        }
         Ok(())
     }
 
@@ -255,7 +262,8 @@ impl LogDisk {
                 }
             }
         }
-        self.append(valid.into_values().collect())
+        let records = valid.into_values().collect();
+        self.append(&disk::LogFrame { number: self.number + 1, records })
     }
 }
 

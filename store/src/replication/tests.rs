@@ -322,6 +322,48 @@ async fn a_leader_that_is_cut_off_acknowledges_nothing_and_reads_nothing() {
     cluster.is_equal().await;
 }
 
+/// Leaders are cut off while others count. What the one that is cut off still answers is not older than what was acknowledged
+/// before it was asked. `MOONSHARD_CUTS` says how often.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_read_is_stale_while_a_leader_is_cut_off() {
+    let cuts = std::env::var("MOONSHARD_CUTS").map_or(2, |cuts| cuts.parse().expect("a number"));
+    let cluster = Cluster::start();
+    let acknowledged = Arc::new(AtomicU64::new(0));
+    let mut reads = 0;
+    for _ in 0..cuts {
+        let (leader, node) = cluster.leader(None).await;
+        let others = VOTERS.into_iter().filter(|id| *id != leader);
+        cluster.wires.cut.lock().extend(others.flat_map(|id| [(id, leader), (leader, id)]));
+        let known = acknowledged.clone();
+        let reading = tokio::spawn(async move {
+            let journal = node.journal().expect("it has one");
+            for answered in 0.. {
+                let before = known.load(Ordering::SeqCst);
+                let reply = execute(&node, &["GET", "counter"]);
+                if journal.settle(false).await.is_err() {
+                    return answered;
+                }
+                let found = reply.lines().nth(1).map_or(0, |count| count.parse().expect("a number"));
+                assert!(found >= before, "{found} was read after {before} was acknowledged");
+                sleep(Duration::from_micros(200)).await;
+            }
+            unreachable!("it is cut off")
+        });
+        timeout(LONG, cluster.leader(Some(leader))).await.expect("another one leads");
+        let mut counted = 0;
+        while counted < 20 {
+            if let Some(count) = cluster.count().await {
+                acknowledged.fetch_max(count, Ordering::SeqCst);
+                counted += 1;
+            }
+        }
+        reads += timeout(LONG, reading).await.expect("it notices").expect("no read is stale");
+        cluster.wires.cut.lock().clear();
+    }
+    assert!(reads > 0, "none was answered");
+    println!("{reads} reads of {cuts} leaders that were cut off");
+}
+
 impl Cluster {
     /// Changes the members until the leader says that the replica is, or is not, a voter.
     async fn change(&self, change: MemberChange, id: u64, is_voter: bool) {

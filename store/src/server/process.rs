@@ -74,7 +74,8 @@ pub fn is_founded(dir: &Path) -> bool {
 /// The process with this data directory belongs to a cluster from now on.
 pub fn found(dir: &Path, founding: &Founding) -> Result<(), ProcessError> {
     let mut disk = LogDisk::open(&log_dir(dir)).map_err(ProcessError::Disk)?;
-    disk.found(founding.to_record()).map_err(ProcessError::Disk)
+    disk.found(founding.to_record());
+    disk.write(true).map_err(ProcessError::Disk)
 }
 
 /// A process with replicas.

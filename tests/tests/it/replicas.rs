@@ -153,6 +153,29 @@ fn the_majority_goes_on_without_a_process_that_hangs() {
     told.failed_only_with(&["UNKNOWN", "CLUSTERDOWN", "TRYAGAIN"]);
 }
 
+/// A process whose disk takes nothing, or refuses everything, stands still and goes on later.
+#[test]
+fn the_majority_goes_on_without_a_disk() {
+    let mut cluster = TestCluster::start_replicated_with(3, 1, &[], true);
+    for is_full in [false, true] {
+        let at = cluster.leader("g0");
+        let told = counted(&mut cluster, &format!("disk{is_full}"), |cluster| {
+            goes_on(cluster);
+            let set = |fails| match is_full {
+                true => cluster.stores[at].set_disk_full(fails),
+                false => cluster.stores[at].set_disk_stalled(fails),
+            };
+            set(true);
+            wait_until("another one leads", || cluster.leader("g0") != at);
+            goes_on(cluster);
+            set(false);
+            wait_until("it has caught up", || cluster.stores[at].readiness().starts_with("ready"));
+            goes_on(cluster);
+        });
+        told.failed_only_with(&["UNKNOWN", "CLUSTERDOWN", "TRYAGAIN"]);
+    }
+}
+
 #[test]
 fn only_processes_without_data_become_a_cluster() {
     let mut stores: Vec<Member> = (0..3).map(|_| Member::store(Some("sync"), &[])).collect();

@@ -175,9 +175,11 @@ impl World {
         if self.chance(300)
             && let Some(at) = self.leader()
         {
-            let to = 1 + self.below(count);
-            if let Some(replica) = &mut self.machines[at].replica {
-                replica.transfer(to);
+            let to = self.below(count + 1);
+            match &mut self.machines[at].replica {
+                Some(replica) if to == 0 => replica.resign(),
+                Some(replica) => replica.transfer(to),
+                None => {}
             }
         }
     }

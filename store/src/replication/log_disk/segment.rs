@@ -42,7 +42,8 @@ impl Segment {
         header[8..12].copy_from_slice(&FORMAT.to_le_bytes());
         header[12..].copy_from_slice(&first.to_le_bytes());
         let create = || {
-            let mut file = File::create_new(&path)?;
+            // One that is there was not created whole.
+            let mut file = File::create(&path)?;
             file.write_all(&header)?;
             file.sync_all()?;
             Ok(file)
@@ -139,6 +140,17 @@ fn next_body(rest: &mut Bytes) -> Option<Bytes> {
     }
     let body = rest.split_to(length);
     (crc32fast::hash(&body) == crc).then_some(body)
+}
+
+/// Removes what is behind this length. Durable when this returns.
+pub(super) fn shorten(dir: &Path, number: u64, length: u64) -> Result<(), DiskError> {
+    let path = path_of(dir, number);
+    let shorten = || {
+        let file = File::options().write(true).open(&path)?;
+        file.set_len(length)?;
+        file.sync_all()
+    };
+    shorten().map_err(DiskError::io("shorten", &path))
 }
 
 /// Makes durable what a process has appended that was killed before it could.

@@ -32,7 +32,7 @@ fn files(dir: &TempDir) -> Vec<PathBuf> {
 /// The logs of a directory with several segments, and its disk.
 fn written(dir: &TempDir) -> Records {
     let mut disk = open(dir).unwrap();
-    disk.found(b"founding".to_vec()).unwrap();
+    disk.found(b"founding".to_vec());
     for index in 1..=20 {
         let record = vec![index as u8; 50];
         disk.add(GroupId(index as u32 % 3), vec![LogChange::Put(LogKey::Entry(index), record)]);
@@ -173,13 +173,31 @@ fn a_directory_is_open_once() {
 }
 
 #[test]
-fn nothing_is_written_after_an_error() {
+fn what_an_error_has_prevented_is_written_later() {
     let dir = TempDir::new("error");
     let mut disk = open(&dir).unwrap();
     fs::create_dir(segment::path_of(&dir.0, 1)).unwrap();
-    assert!(matches!(disk.found(b"founding".to_vec()), Err(DiskError::Io { .. })));
+    disk.found(b"founding".to_vec());
+    for _ in 0..2 {
+        assert!(matches!(disk.write(true), Err(DiskError::Io { .. })));
+    }
     fs::remove_dir(segment::path_of(&dir.0, 1)).unwrap();
-    assert!(matches!(disk.found(b"founding".to_vec()), Err(DiskError::Refused(_))));
+    disk.write(true).unwrap();
+    let state = |text: &[u8]| vec![LogChange::Put(LogKey::State, text.to_vec())];
+    disk.add(GroupId(1), state(b"first"));
+    disk.write(true).unwrap();
+    // As after a frame of which the disk took the first half.
+    let Some(last) = disk.last.take() else { panic!("it was written to") };
+    disk.broken = Some((last.number, last.length()));
+    let path = segment::path_of(&dir.0, last.number);
+    fs::write(&path, [fs::read(&path).unwrap(), b"half".to_vec()].concat()).unwrap();
+    disk.add(GroupId(1), state(b"second"));
+    disk.write(true).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), last.length());
+    drop(disk);
+    let disk = open(&dir).unwrap();
+    assert_eq!(disk.founding(), Some(&b"founding"[..]));
+    assert_eq!(records(&disk), Records::from([((1, LogKey::State), b"second".to_vec())]));
 }
 
 #[test]

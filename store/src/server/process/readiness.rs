@@ -32,6 +32,8 @@ pub enum NotReady {
     Joining,
     /// The process has lost its data and joined again, and groups still have its former number as a member.
     Replacing(u64),
+    /// The logs of the process cannot be written.
+    DiskFails,
     /// The process has just been told to have a replica of this group.
     Missing(String),
     /// No process leads this group, as far as this one knows, or the replica takes part no more.
@@ -60,6 +62,7 @@ impl fmt::Display for NotReady {
                 "this process has lost its data and joined again, and process {process}, which it was before, still counts in its \
                  groups"
             ),
+            NotReady::DiskFails => f.write_str("the replicated logs of this process cannot be written"),
             NotReady::Missing(group) => write!(f, "the replica of group {group} has not begun yet"),
             NotReady::NoLeader(group) => write!(f, "the replica of group {group} knows no leader"),
             NotReady::NoVote(group) => write!(f, "the replica of group {group} has no vote yet"),
@@ -87,6 +90,9 @@ impl State {
             let name = || group.name.clone();
             let replica = self.replicas.read().get(&group.id).cloned();
             let Some(replica) = replica else { return Err(NotReady::Missing(name())) };
+            if replica.handle.stands_still() {
+                return Err(NotReady::DiskFails);
+            }
             // Before what is applied: that grows.
             let seen = *replica.handle.state().borrow();
             if seen.role.leader.is_none() || (seen.role.leads && !seen.is_ready_to_lead) {
