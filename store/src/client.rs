@@ -16,6 +16,7 @@ mod lost;
 pub mod members;
 mod merge;
 mod moves;
+mod recovery;
 pub(crate) mod request;
 mod survey;
 mod topology_error;
@@ -36,6 +37,7 @@ pub use lost::Lost;
 pub use moves::{
     Decided, Member, MoveError, Moved, PreparedTransaction, Unfinished, accept, drain_timeout, look,
 };
+pub use recovery::{RecoveredGroup, RecoveryPlan, SoleReplica, plan_recovery};
 pub use survey::{ReplicaView, Role, Survey};
 pub use topology_error::{NodeError, TopologyError};
 pub use transaction::{DistributedTransaction, WatchId};

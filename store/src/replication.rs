@@ -26,6 +26,7 @@ mod log_disk;
 mod members;
 mod placement;
 mod questions;
+mod recovery;
 
 #[cfg(test)]
 mod tests;
@@ -38,3 +39,4 @@ pub use self::groups::{Founding, GroupInfo, Groups, GroupsError, META, ProcessIn
 pub use self::log_disk::LogDisk;
 pub use self::members::{Step, next_step};
 pub use self::placement::{Change, ChangeError};
+pub use self::recovery::{Recovery, RecoveryError, Surviving, recover_log};

@@ -195,6 +195,11 @@ impl Service {
         }
     }
 
+    /// The node has its data under another number than the others know: they are to accept that.
+    pub(crate) fn accept_renewed(&self) -> Result<(), MembershipError> {
+        self.host.membership.accept_renewed(&self.host.node)
+    }
+
     /// Ends the streams of peers: at once, or as soon as they have what they asked for.
     pub(crate) fn end(&self, at_once: bool) {
         match at_once {

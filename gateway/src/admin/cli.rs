@@ -363,7 +363,8 @@ mod tests {
     fn help_of_the_tools() {
         let store = ["store", "store check", "store dump", "store restore"];
         let slots = ["", " move", " add", " drain", " accept", " transactions", " decide"];
-        let replicas = [" found", " groups", " join", " leave", " replace", " replicas", " transfer"];
+        let replicas =
+            [" found", " groups", " join", " leave", " replace", " replicas", " transfer", " recover"];
         let topology: Vec<String> =
             slots.iter().chain(&replicas).map(|task| format!("topology{task}")).collect();
         let topology: Vec<&str> = topology.iter().map(String::as_str).collect();
@@ -448,6 +449,9 @@ mod tests {
         assert_eq!(task("moonshard topology leave c:3"), of(Replicas::Leave { process: "c:3".to_owned() }));
         assert_eq!(task("moonshard topology replicas 3"), of(Replicas::Replicas { count: 3 }));
         assert_eq!(task("moonshard topology groups --json"), of(Replicas::Show { json: true }));
+        assert_eq!(task("moonshard topology recover"), (plain(), Task::Recover { accept_loss: false }));
+        let recover = Task::Recover { accept_loss: true };
+        assert_eq!(task("moonshard topology recover --accept-loss"), (plain(), recover));
         let transfer = Replicas::Transfer { group: "g0".to_owned(), to: "c:3".to_owned() };
         assert_eq!(task("moonshard topology transfer g0 c:3"), of(transfer));
         let wrong = [

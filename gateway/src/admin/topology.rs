@@ -2,6 +2,7 @@
 
 mod errors;
 mod output;
+mod recover;
 pub mod replicas;
 
 use std::fmt::Write as _;
@@ -38,6 +39,11 @@ pub enum Task {
     Adopt,
     /// Show or change processes and replicas.
     Replicas(replicas::Task),
+    /// Let a cluster go on with what is left of it.
+    Recover {
+        /// Although data may be lost.
+        accept_loss: bool,
+    },
     /// Move slots to a node.
     Move {
         /// First and last.
@@ -118,6 +124,9 @@ async fn done(config: &Config, task: &Task) -> Result<(), TopologyError> {
         ));
         return Ok(());
     }
+    if let Task::Recover { accept_loss } = task {
+        return recover::run(&stores, &peer_credentials, *accept_loss).await;
+    }
     if let Task::Replicas(task) = task {
         return replicas::run(&stores, &peer_credentials, task).await;
     }
@@ -129,7 +138,7 @@ async fn done(config: &Config, task: &Task) -> Result<(), TopologyError> {
     }
     match task {
         // Done above.
-        Task::Found { .. } | Task::Adopt | Task::Replicas(_) => Ok(()),
+        Task::Found { .. } | Task::Adopt | Task::Recover { .. } | Task::Replicas(_) => Ok(()),
         Task::Show { json } => {
             let rows = cluster.members();
             print(&if *json { as_json(cluster.map().epoch(), &rows) } else { as_table(&rows) });

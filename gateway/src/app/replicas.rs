@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use super::errors::StartError;
 use super::peers::{Beginning, configure};
 use super::{DRAIN, listen};
-use crate::config::{Config, SettingError};
+use crate::config::{Address, Config, SettingError};
 use crate::export::metrics;
 use crate::net;
 use crate::net::http::Readiness;
@@ -51,8 +51,21 @@ fn readiness(process: &Process, is_open: bool) -> Readiness {
     }
 }
 
-/// Takes part in the groups of the cluster until a signal comes.
-pub async fn serve(config: &Arc<Config>, dir: PathBuf, beginning: Beginning) -> Result<(), StartError> {
+/// Takes part in the groups of the cluster until a signal comes. If the cluster is recovered as another one, it starts again as a
+/// process of that one.
+pub async fn serve(config: &Arc<Config>, dir: PathBuf, mut beginning: Beginning) -> Result<(), StartError> {
+    while let Some(next) = take_part(config, dir.clone(), beginning).await? {
+        beginning = next;
+    }
+    Ok(())
+}
+
+/// Takes part until a signal comes, or the process is to start again: what that begins with.
+async fn take_part(
+    config: &Arc<Config>,
+    dir: PathBuf,
+    beginning: Beginning,
+) -> Result<Option<Beginning>, StartError> {
     let Beginning { mut signals, certificates, credentials, listener, bound } = beginning;
     let spans = Spans::new(config.clone());
     let settings = ProcessSettings {
@@ -60,7 +73,7 @@ pub async fn serve(config: &Arc<Config>, dir: PathBuf, beginning: Beginning) -> 
         shards: config.shards.get_usize(),
         zone: Some(config.zone.get()).filter(|zone| zone != "none").unwrap_or_default(),
         reads: config.reads.get(),
-        credentials,
+        credentials: credentials.clone(),
         clock: unix_ms,
         sink: spans.sink(),
         warn: |text| warn!("{text}"),
@@ -78,7 +91,7 @@ pub async fn serve(config: &Arc<Config>, dir: PathBuf, beginning: Beginning) -> 
         let _ = stopped.wait_for(|stop| *stop).await;
     }));
     let (set_open, open) = tokio::sync::watch::channel(true);
-    let mut addresses = format!("grpc={bound}");
+    let (mut addresses, mut probes) = (format!("grpc={bound}"), None);
     if let Some(address) = config.http.get() {
         let (listener, bound) = listen("http", &address, config)?;
         addresses.push_str(&format!(" http={bound}"));
@@ -87,21 +100,24 @@ pub async fn serve(config: &Arc<Config>, dir: PathBuf, beginning: Beginning) -> 
             let process = process.clone();
             move || readiness(&process, *open.borrow())
         };
+        let process = process.clone();
         let text = move |ready| {
             let most = config_of_metrics.maxmemory.get();
             metrics::render(&metrics::of_replicas(&process, &spans, started, ready, most))
         };
-        tokio::spawn(net::http::serve_health(
+        let certificates = certificates.clone();
+        probes = Some(tokio::spawn(net::http::serve_health(
             config.clone(),
             listener,
             readiness,
             move |stream, _| certificates.wire_of_probe(stream),
             text,
-        ));
+        )));
     }
     println!("moonshard store ready {addresses}");
-    tokio::select! {
-        () = signals.any() => {}
+    let is_recovered = tokio::select! {
+        () = signals.any() => false,
+        () = process.recovered() => true,
         ended = &mut serving => {
             let error = match ended {
                 Ok(Err(error)) => SettingError::new("grpc", error),
@@ -109,13 +125,27 @@ pub async fn serve(config: &Arc<Config>, dir: PathBuf, beginning: Beginning) -> 
             };
             return Err(error.into());
         }
-    }
-    info!("shutting down: gateways are notified, the groups that this process leads get other leaders");
+    };
+    info!(
+        "{}: gateways are notified, the groups that this process leads get other leaders",
+        if is_recovered { "the cluster was recovered, starting again" } else { "shutting down" }
+    );
     let _ = set_open.send(false);
     let _ = stop.send(true);
     if tokio::time::timeout(2 * DRAIN, serving).await.is_err() {
         info!("shutting down: open connections were closed after the grace period");
     }
     following.abort();
-    Ok(())
+    if !is_recovered {
+        return Ok(None);
+    }
+    if let Some(probes) = probes {
+        probes.abort();
+        // Its port is free then.
+        let _ = probes.await;
+    }
+    process.close();
+    let address = config.grpc.get().ok_or(SettingError::new("grpc", "no address is set"))?;
+    let (listener, bound) = listen("grpc", &Address { port: bound.port(), ..address }, config)?;
+    Ok(Some(Beginning { signals, certificates, credentials, listener, bound }))
 }

@@ -232,6 +232,9 @@ pub struct Founding {
     pub process: u64,
     #[prost(message, optional, tag = "2")]
     pub groups: ::core::option::Option<Groups>,
+    /// The cluster was recovered, and the logs of the replicas here are those that they had before.
+    #[prost(bool, tag = "3")]
+    pub is_recovering: bool,
 }
 /// The processes of a cluster, and the groups of replicas that they have.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -255,6 +258,9 @@ pub struct Groups {
     /// The group that changes this list.
     #[prost(message, optional, tag = "7")]
     pub meta: ::core::option::Option<Group>,
+    /// Numbers that the cluster had before it was recovered.
+    #[prost(fixed64, repeated, tag = "8")]
+    pub former_clusters: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Process {
@@ -285,6 +291,9 @@ pub struct Group {
     /// Ids of processes that may still have one.
     #[prost(uint64, repeated, tag = "4")]
     pub former: ::prost::alloc::vec::Vec<u64>,
+    /// If the group had no majority when the cluster was recovered: the process whose replica it goes on with alone.
+    #[prost(uint64, tag = "5")]
+    pub recovered_from: u64,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]

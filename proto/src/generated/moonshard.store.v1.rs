@@ -54,6 +54,10 @@ pub struct Groups {
     /// The group that changes this list.
     #[prost(message, optional, tag = "8")]
     pub meta: ::core::option::Option<Group>,
+    /// Numbers that the cluster had before majorities of its replicas were lost and it was recovered, each time with a new one.
+    /// Messages with a former number are refused, so that the processes that were given up do not disturb.
+    #[prost(fixed64, repeated, tag = "9")]
+    pub former_clusters: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Process {
@@ -85,6 +89,9 @@ pub struct Group {
     /// Ids of processes that may still have one.
     #[prost(uint64, repeated, tag = "4")]
     pub former: ::prost::alloc::vec::Vec<u64>,
+    /// If the group had no majority when the cluster was recovered: the process whose replica it goes on with alone.
+    #[prost(uint64, tag = "5")]
+    pub recovered_from: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Leader {
@@ -93,6 +100,8 @@ pub struct Leader {
     #[prost(uint64, tag = "2")]
     pub process: u64,
 }
+/// Makes a process one of a cluster: one that has no data, that is a node with data, or that belongs to the cluster as it was
+/// before it was recovered.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FoundCluster {
     #[prost(string, tag = "1")]
@@ -198,6 +207,14 @@ pub struct ReplicaReport {
     pub voters: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint64, repeated, tag = "8")]
     pub learners: ::prost::alloc::vec::Vec<u64>,
+    /// The last entry of its log; 0 if it has had none.
+    #[prost(uint64, tag = "9")]
+    pub last_index: u64,
+    #[prost(uint64, tag = "10")]
+    pub last_term: u64,
+    /// How long it has known no leader; absent while it knows one.
+    #[prost(uint64, optional, tag = "11")]
+    pub without_leader_ms: ::core::option::Option<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CopyRequest {

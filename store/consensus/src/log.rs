@@ -170,6 +170,25 @@ impl Log {
         Ok(Log(Arc::new(RwLock::new(inner))))
     }
 
+    /// Makes this replica the only member of its group from the beginning of the log on that the disk holds, or of an empty one;
+    /// returns what that changes on disk. All that the log has is committed then. Done once more it changes nothing. The other
+    /// replicas must never exchange a message with this one again: their majority may go on as the group that it was.
+    pub fn recover(saved: Saved, id: u64) -> Result<Vec<LogChange>, ConsensusError> {
+        let is_new = saved.state.is_none() && saved.entries.is_empty();
+        let log = if is_new { Log::new(&[id]) } else { Log::load(saved)? };
+        let mut inner = log.0.write();
+        inner.members = Members { voters: vec![id], learners: Vec::new() };
+        // Entries that would change the members, committed or not, become empty ones.
+        let is_change = |entry: &&Entry| entry.entry_type != EntryType::EntryNormal;
+        let emptied = |entry: &Entry| {
+            let empty = Entry { index: entry.index, term: entry.term, ..Entry::default() };
+            LogChange::Put(LogKey::Entry(entry.index), record_of(&empty))
+        };
+        let mut changes: Vec<LogChange> = inner.entries.iter().filter(is_change).map(emptied).collect();
+        changes.push(inner.state());
+        Ok(changes)
+    }
+
     /// Takes what a round brings; returns what of it has to be on disk.
     pub(crate) fn store(&self, promised: Option<&HardState>, entries: &[Entry]) -> Vec<LogChange> {
         let mut inner = self.0.write();
@@ -285,6 +304,13 @@ impl Log {
     /// The last entry.
     pub fn last_index(&self) -> u64 {
         self.0.read().last()
+    }
+
+    /// Where the last entry stands; of a log that has had none: before the first.
+    pub fn last(&self) -> Position {
+        let inner = self.0.read();
+        let last = inner.entries.back().map(|entry| Position { index: entry.index, term: entry.term });
+        last.unwrap_or(inner.before)
     }
 
     /// Bytes of all entries.
@@ -492,6 +518,30 @@ mod tests {
         apply(&mut disk, read.store(None, &[entry(10, 2)]));
         apply(&mut disk, read.deleted());
         assert_eq!(disk.len(), 0);
+    }
+
+    #[test]
+    fn one_replica_goes_on_alone() {
+        let (log, mut disk) = (Log::new(&[1, 2, 3]), BTreeMap::new());
+        let change = Entry { entry_type: EntryType::EntryConfChangeV2, ..entry(3, 1) };
+        let promised = HardState { term: 4, vote: 3, commit: 3, ..HardState::default() };
+        apply(&mut disk, log.store(Some(&promised), &[entry(2, 1), change, entry(4, 4)]));
+        for _ in 0..2 {
+            let changes = Log::recover(saved(&disk), 2).expect("it is whole");
+            apply(&mut disk, changes);
+            let read = Log::load(saved(&disk)).expect("it is whole");
+            let entries = read.entries(2, 5, None, GetEntriesContext::empty(false)).expect("they are there");
+            let kinds: Vec<_> = entries.iter().map(|entry| (entry.term, entry.entry_type)).collect();
+            let normal = EntryType::EntryNormal;
+            assert_eq!(kinds, [(1, normal), (1, normal), (4, normal)]);
+            assert!(entries[1].data.is_empty() && !entries[0].data.is_empty() && !entries[2].data.is_empty());
+            assert_eq!((read.members().voters, read.last()), (vec![2], Position { index: 4, term: 4 }));
+            assert_eq!(read.initial_state().expect("it is there").hard_state, promised);
+        }
+        let mut disk = BTreeMap::new();
+        apply(&mut disk, Log::recover(Saved::default(), 5).expect("it is empty"));
+        let read = Log::load(saved(&disk)).expect("it is whole");
+        assert_eq!((read.members().voters, read.last()), (vec![5], Position { index: 1, term: 1 }));
     }
 
     #[test]

@@ -30,16 +30,21 @@ impl Directory {
         Directory { known: RwLock::new(Some(Known { groups, leaders: BTreeMap::new() })) }
     }
 
-    /// A process says this of its cluster. Another cluster than the one that is known is not believed.
+    /// A process says this of its cluster. Another cluster than the one that is known is not believed, unless that one was
+    /// recovered as it.
     pub fn learn(&self, said: &wire::Groups) -> Result<Groups, GroupsError> {
         let groups = Groups::from_wire(said)?;
         let mut known = self.known.write();
         let known = known.get_or_insert_with(|| Known { groups: groups.clone(), leaders: BTreeMap::new() });
-        if known.groups.cluster != groups.cluster {
-            return Err(GroupsError::Invalid("it is another cluster"));
-        }
-        if known.groups.version < groups.version {
+        if groups.replaces(&known.groups) {
+            if groups.cluster != known.groups.cluster {
+                known.leaders.clear();
+            }
             known.groups = groups.clone();
+        } else if known.groups.former_clusters.contains(&groups.cluster) {
+            return Err(GroupsError::Recovered { was: groups.cluster, is: known.groups.cluster });
+        } else if known.groups.cluster != groups.cluster {
+            return Err(GroupsError::Invalid("it is another cluster"));
         }
         for leader in &said.leaders {
             let group = groups.groups.iter().find(|group| group.id.0 == leader.group);
@@ -106,7 +111,11 @@ mod tests {
         directory.forget_leader("g1");
         let asked: Vec<_> = (0..3).filter_map(|attempt| directory.address("g1", attempt)).collect();
         assert_eq!(asked, ["store1:1", "store2:1", "store0:1"]);
-        let other = Groups { cluster: 8, ..groups };
+        let other = Groups { cluster: 8, ..groups.clone() };
         assert!(directory.learn(&other.to_wire()).is_err());
+        let recovered = Groups { cluster: 9, former_clusters: vec![7], ..groups.clone() };
+        assert_eq!(directory.learn(&recovered.to_wire()), Ok(recovered));
+        let newer = Groups { version: 5, ..groups };
+        assert_eq!(directory.learn(&newer.to_wire()), Err(GroupsError::Recovered { was: 7, is: 9 }));
     }
 }

@@ -14,7 +14,7 @@ use super::directory::Directory;
 use super::link_error::LinkError;
 use super::members::inspect;
 use super::topology_error::{NodeError, TopologyError};
-use crate::replication::{GroupInfo, Groups, ProcessInfo};
+use crate::replication::{GroupInfo, Groups, GroupsError, ProcessInfo};
 
 /// How long a recent survey waits for a process, and how long it is shown to others that ask.
 const SHORT: Duration = Duration::from_secs(1);
@@ -94,6 +94,9 @@ impl Survey {
                     Ok(inspection) => {
                         match directory.learn(&inspection.groups.clone().unwrap_or_default()) {
                             Ok(_) => Ok(inspection),
+                            Err(error @ GroupsError::Recovered { .. }) => {
+                                Err(NodeError::Refused(error.to_string()))
+                            }
                             // Who names a process expects it to be one of the cluster.
                             Err(error) if named.contains(&address) => {
                                 return Err(TopologyError::Node(
@@ -116,6 +119,14 @@ impl Survey {
                 None => TopologyError::NoGroups,
             });
         };
+        // Who has answered before one that knows that the cluster was recovered is of the former one.
+        for answer in said.values_mut() {
+            let was = answer.as_ref().ok().and_then(|said| said.groups.as_ref()).map(|said| said.cluster);
+            if let Some(was) = was.filter(|was| *was != groups.cluster) {
+                let recovered = GroupsError::Recovered { was, is: groups.cluster };
+                *answer = Err(NodeError::Refused(recovered.to_string()));
+            }
+        }
         Ok(Survey { groups, said })
     }
 
@@ -136,10 +147,15 @@ impl Survey {
         }
     }
 
+    /// The processes that answer.
+    pub(super) fn answering(&self) -> impl Iterator<Item = &ProcessInfo> {
+        self.groups.processes.iter().filter(|process| self.answer(process).is_ok())
+    }
+
     /// The process that leads a group, and what it says of its replica.
     pub fn leader(&self, group: &GroupInfo) -> Option<(u64, &wire::ReplicaReport)> {
         let all = self.groups.processes.iter();
-        let replicas = all.filter_map(|process| Some((process.id, self.replica(group, process.id)?)));
+        let replicas = all.filter_map(|process| self.replica(group, process.id));
         // Who was cut off may not know of the next one.
         replicas.filter(|(_, replica)| replica.leads).max_by_key(|(_, replica)| replica.term)
     }
@@ -166,7 +182,7 @@ impl Survey {
         let all = group.replicas.iter().map(|id| (*id, false));
         let all = all.chain(group.former.iter().map(|id| (*id, true)));
         let view = |(process, leaves)| {
-            let replica = self.replica(group, process);
+            let replica = self.replica(group, process).map(|(_, replica)| replica);
             let role = match (replica, leader) {
                 (None, _) => Role::Missing,
                 (Some(_), Some((leader, _))) if leader == process => Role::Leader,
@@ -193,9 +209,10 @@ impl Survey {
         self.answer(self.groups.process(process)?).ok()
     }
 
-    /// What a process says of its replica of a group.
-    fn replica(&self, group: &GroupInfo, process: u64) -> Option<&wire::ReplicaReport> {
-        self.answer_of(process)?.replicas.iter().find(|replica| replica.group == group.id.0)
+    /// What a process says of its replica of a group, with the number of the process.
+    pub(super) fn replica(&self, group: &GroupInfo, process: u64) -> Option<(u64, &wire::ReplicaReport)> {
+        let all = &self.answer_of(process)?.replicas;
+        Some((process, all.iter().find(|replica| replica.group == group.id.0)?))
     }
 }
 

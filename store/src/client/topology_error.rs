@@ -22,6 +22,8 @@ pub enum TopologyError {
     HasGroups,
     /// The group that changes the list of groups has no leader.
     NoLeader,
+    /// The cluster is not recovered, for this reason.
+    NotRecovered(String),
     /// A majority of the replicas of this group has lost its data.
     MajorityLost(String),
     /// No node has this address: that, and the addresses that there are.
@@ -77,10 +79,11 @@ impl fmt::Display for TopologyError {
             TopologyError::NoLeader => f.write_str(
                 "the group meta, which changes the cluster, has no leader at present: a majority of its replicas must run",
             ),
+            TopologyError::NotRecovered(why) => f.write_str(why),
             TopologyError::MajorityLost(group) => write!(
                 f,
                 "the group {group} has data, and a majority of the processes with its replicas have lost theirs; start them with \
-                 the right data-dir, or found a new cluster of processes without data and restore a backup"
+                 the right data-dir, or see `moonshard topology recover`"
             ),
             TopologyError::UnknownNode(address, nodes) => {
                 write!(f, "{address} is not a node of this cluster; its nodes are {nodes}")

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use consensus::{ConsensusError, Outgoing, Replica, Settings, TICK_MS};
+use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
 use self::handle::{Command, Inbox, Letters, Shown};
@@ -44,7 +45,7 @@ const LOOK_BYTES: usize = 8 << 20;
 /// The thread, and the way to it.
 pub struct Driver {
     inbox: Arc<Inbox>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Why there is no driver or no replica.
@@ -102,7 +103,7 @@ impl Driver {
             driving.replicas.values_mut().for_each(Driven::end);
         };
         let thread = std::thread::Builder::new().name("replication".into()).spawn(run);
-        Ok(Driver { inbox, thread: Some(thread.map_err(DriverError::Thread)?) })
+        Ok(Driver { inbox, thread: Mutex::new(Some(thread.map_err(DriverError::Thread)?)) })
     }
 
     /// Adds a replica: number `id` of a group that begins with these `voters`, or joins the group if there are none.
@@ -136,13 +137,18 @@ impl Driver {
         self.inbox.command(Command::Forget(group, done));
         gone.await.is_ok()
     }
+
+    /// Ends all replicas, and closes the disk of their logs.
+    pub fn stop(&self) {
+        self.inbox.command(Command::Stop);
+        // A panic has been reported where it happened.
+        let _ = self.thread.lock().take().map(JoinHandle::join);
+    }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.inbox.command(Command::Stop);
-        // A panic has been reported where it happened.
-        let _ = self.thread.take().map(JoinHandle::join);
+        self.stop();
     }
 }
 
@@ -329,6 +335,7 @@ impl Driving {
         self.disk.add(group, changes);
         let (sender, state) = watch::channel(GroupState::default());
         let (log, shown) = (replica.log().clone(), Arc::<Shown>::default());
+        shown.leader_until_ms.store(settings.now_ms, Ordering::Relaxed);
         let handle = ReplicaHandle { group, log, state, shown: shown.clone(), inbox: self.inbox.clone() };
         let (leading, held) = (None, VecDeque::new());
         let driven = Driven {
@@ -352,6 +359,9 @@ impl Driving {
         for (group, driven) in &mut self.replicas {
             driven.replica.tick(now_ms);
             *driven.shown.followers.lock() = driven.replica.followers();
+            if driven.replica.role().leader.is_some() {
+                driven.shown.leader_until_ms.store(now_ms, Ordering::Relaxed);
+            }
             if self.ticks.is_multiple_of(SHORTEN_TICKS) {
                 let changes = driven.shorten();
                 self.disk.add(*group, changes);

@@ -28,6 +28,8 @@ pub struct Groups {
     pub groups: Vec<GroupInfo>,
     /// The group that changes this list.
     pub meta: GroupInfo,
+    /// Numbers that the cluster had before it was recovered from the loss of majorities.
+    pub former_clusters: Vec<u64>,
 }
 
 /// A process of a cluster.
@@ -56,6 +58,8 @@ pub struct GroupInfo {
     pub replicas: Vec<u64>,
     /// Numbers of processes that may still have one.
     pub former: Vec<u64>,
+    /// If the group had no majority when the cluster was recovered: the process whose replica it goes on with alone.
+    pub recovered_from: Option<u64>,
 }
 
 impl GroupInfo {
@@ -81,6 +85,13 @@ pub enum GroupsError {
     Invalid(&'static str),
     /// The list of processes is none.
     Map(InvalidMap),
+    /// A process belongs to the cluster as it was before it was recovered.
+    Recovered {
+        /// The number that the cluster had.
+        was: u64,
+        /// The number that it has now.
+        is: u64,
+    },
     /// The cluster does not have the process, or not any more.
     Removed {
         /// Its number.
@@ -105,6 +116,10 @@ impl fmt::Display for GroupsError {
             ),
             GroupsError::Invalid(what) => write!(f, "invalid list of groups: {what}"),
             GroupsError::Map(error) => error.fmt(f),
+            GroupsError::Recovered { was, is } => write!(
+                f,
+                "it belongs to the cluster {was:016x}, which was recovered as {is:016x}; with an empty data-dir it can join"
+            ),
             GroupsError::Removed { process, cluster } => write!(
                 f,
                 "the cluster {cluster:016x} has no process {process}, or not any more; with an empty data-dir this process \
@@ -146,6 +161,7 @@ impl Groups {
             name,
             replicas: (0..replicas).map(|at| ((first + at) % count) as u64 + 1).collect(),
             former: Vec::new(),
+            recovered_from: None,
         };
         Ok(Groups {
             cluster,
@@ -155,6 +171,7 @@ impl Groups {
             newest_process: count as u64,
             groups: (0..count).map(|at| group(GroupId(at as u32), format!("g{at}"), at)).collect(),
             meta: group(GroupId::META, META.to_owned(), 0),
+            former_clusters: Vec::new(),
         })
     }
 
@@ -171,6 +188,14 @@ impl Groups {
     pub fn adopted_by(&self, process: u64) -> Option<&GroupInfo> {
         let address = self.address(process).filter(|_| self.version == 1)?;
         self.groups.iter().find(|group| group.name == address && group.replicas == [process])
+    }
+
+    /// Whether this list takes the place of another one: it is newer, or of the cluster that the other one's was recovered as.
+    pub fn replaces(&self, other: &Groups) -> bool {
+        match self.cluster == other.cluster {
+            true => self.version > other.version,
+            false => self.former_clusters.contains(&other.cluster),
+        }
     }
 
     /// The slot map of a new cluster: each group has an equal share.
@@ -248,13 +273,15 @@ pub struct Founding {
     pub groups: Groups,
     /// Which of the processes it is.
     pub process: u64,
+    /// The cluster was recovered, and the logs of the replicas here are those that they had before.
+    pub is_recovering: bool,
 }
 
 impl Founding {
     /// A process of this cluster; an error if it has no such process.
     pub fn new(groups: Groups, process: u64) -> Result<Founding, GroupsError> {
         match groups.address(process) {
-            Some(_) => Ok(Founding { groups, process }),
+            Some(_) => Ok(Founding { groups, process, is_recovering: false }),
             None => Err(GroupsError::Removed { process, cluster: groups.cluster }),
         }
     }

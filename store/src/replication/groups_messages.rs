@@ -22,6 +22,7 @@ impl Groups {
             name: group.name.clone(),
             replicas: group.replicas.clone(),
             former: group.former.clone(),
+            recovered_from: group.recovered_from.unwrap_or_default(),
         };
         wire::Groups {
             cluster: self.cluster,
@@ -32,6 +33,7 @@ impl Groups {
             groups: self.groups.iter().map(group).collect(),
             meta: Some(group(&self.meta)),
             leaders: Vec::new(),
+            former_clusters: self.former_clusters.clone(),
         }
     }
 
@@ -52,6 +54,7 @@ impl Groups {
             name: group.name.clone(),
             replicas: group.replicas.clone(),
             former: group.former.clone(),
+            recovered_from: Some(group.recovered_from).filter(|id| *id != 0),
         };
         Groups {
             cluster: groups.cluster,
@@ -61,13 +64,23 @@ impl Groups {
             newest_process: groups.newest_process,
             groups: groups.groups.iter().map(group).collect(),
             meta: group(&groups.meta.clone().unwrap_or_default()),
+            former_clusters: groups.former_clusters.clone(),
         }
         .check()
     }
 
     fn to_disk(&self) -> disk::Groups {
-        let wire::Groups { cluster, version, replicas, processes, newest_process, groups, meta, leaders: _ } =
-            self.to_wire();
+        let wire::Groups {
+            cluster,
+            version,
+            replicas,
+            processes,
+            newest_process,
+            groups,
+            meta,
+            leaders: _,
+            former_clusters,
+        } = self.to_wire();
         let process = |wire::Process { id, address, state, replaces, zone }| disk::Process {
             id,
             address,
@@ -75,7 +88,13 @@ impl Groups {
             replaces,
             zone,
         };
-        let group = |wire::Group { id, name, replicas, former }| disk::Group { id, name, replicas, former };
+        let group = |wire::Group { id, name, replicas, former, recovered_from }| disk::Group {
+            id,
+            name,
+            replicas,
+            former,
+            recovered_from,
+        };
         disk::Groups {
             cluster,
             version,
@@ -84,11 +103,21 @@ impl Groups {
             newest_process,
             groups: groups.into_iter().map(group).collect(),
             meta: meta.map(group),
+            former_clusters,
         }
     }
 
     fn from_disk(groups: disk::Groups) -> Result<Groups, GroupsError> {
-        let disk::Groups { cluster, version, replicas, processes, newest_process, groups, meta } = groups;
+        let disk::Groups {
+            cluster,
+            version,
+            replicas,
+            processes,
+            newest_process,
+            groups,
+            meta,
+            former_clusters,
+        } = groups;
         let process = |disk::Process { id, address, state, replaces, zone }| wire::Process {
             id,
             address,
@@ -96,7 +125,13 @@ impl Groups {
             replaces,
             zone,
         };
-        let group = |disk::Group { id, name, replicas, former }| wire::Group { id, name, replicas, former };
+        let group = |disk::Group { id, name, replicas, former, recovered_from }| wire::Group {
+            id,
+            name,
+            replicas,
+            former,
+            recovered_from,
+        };
         Groups::from_wire(&wire::Groups {
             cluster,
             version,
@@ -106,6 +141,7 @@ impl Groups {
             groups: groups.into_iter().map(group).collect(),
             meta: meta.map(group),
             leaders: Vec::new(),
+            former_clusters,
         })
     }
 
@@ -124,12 +160,15 @@ impl Groups {
 impl Founding {
     /// As it is on disk.
     pub fn to_record(&self) -> Vec<u8> {
-        disk::Founding { process: self.process, groups: Some(self.groups.to_disk()) }.encode_to_vec()
+        let Founding { groups, process, is_recovering } = self;
+        let (groups, process, is_recovering) = (Some(groups.to_disk()), *process, *is_recovering);
+        disk::Founding { process, groups, is_recovering }.encode_to_vec()
     }
 
     /// Reads what [`Founding::to_record`] wrote.
     pub fn from_record(record: &[u8]) -> Result<Founding, GroupsError> {
         let record = disk::Founding::decode(record).map_err(|_| GroupsError::Invalid("it cannot be read"))?;
-        Founding::new(Groups::from_disk(record.groups.unwrap_or_default())?, record.process)
+        let founding = Founding::new(Groups::from_disk(record.groups.unwrap_or_default())?, record.process)?;
+        Ok(Founding { is_recovering: record.is_recovering, ..founding })
     }
 }

@@ -264,7 +264,7 @@ impl Groups {
 
     /// Gives each group its replicas: those that it has stay where they are, as far as the processes stay, no zone has two of a
     /// group that could be in different ones, and the load is even.
-    fn place(&mut self) -> Result<(), ChangeError> {
+    pub(super) fn place(&mut self) -> Result<(), ChangeError> {
         let able = Able::of(&self.processes);
         let wanted = self.replicas;
         if able.count() < wanted {

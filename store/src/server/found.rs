@@ -44,7 +44,7 @@ fn has_no_data(host: &Host) -> Result<(), String> {
 }
 
 /// Whether the node is the one that the group is named by, and knows a slot map of the same nodes.
-fn is_right_node(host: &Host, Founding { groups, process }: &Founding) -> Result<(), String> {
+fn is_right_node(host: &Host, Founding { groups, process, .. }: &Founding) -> Result<(), String> {
     let Some(name) = host.membership.name() else {
         return Err("this process belongs to no cluster; use `moonshard topology found`".to_owned());
     };

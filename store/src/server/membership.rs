@@ -9,7 +9,7 @@ use store_engine::Effects;
 use store_engine::slot::slot;
 use wire::refusal::Code;
 
-use super::records::{self, IDENTITY, MEMBERSHIP, RecordError, StartError};
+use super::records::{self, IDENTITY, MEMBERSHIP, RECOVERED, RecordError, StartError};
 use super::refusal::refusal;
 use crate::catalog::CatalogChanges;
 use crate::node::Node;
@@ -132,8 +132,7 @@ impl Membership {
                 u64::from_le_bytes(<[u8; 8]>::try_from(&*bytes).map_err(wrong)?)
             }
             (Some(journal), None) => {
-                // Later ones are greater, and no two of the same moment are equal but by chance.
-                let identity = (now_ms << 20) | (random() >> 44);
+                let identity = new_identity(now_ms);
                 node.put_record(IDENTITY, &identity.to_le_bytes());
                 journal.flush().await.map_err(StartError::Disk)?;
                 identity
@@ -199,6 +198,16 @@ impl Membership {
         };
         let map = SlotMap::clone(&mine.map).replaced(me, self.identity);
         Ok(state.set(node, Taken::new(map, me)))
+    }
+
+    /// The node has its data under another number than the others know: they are to accept that.
+    pub fn accept_renewed(&self, node: &Node) -> Result<(), MembershipError> {
+        match self.taken() {
+            Some(taken) if taken.is_right(self.identity).is_err() => {
+                self.accept(node, SlotMap::clone(&taken.map), taken.me).map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Takes what is newer in this map; an error if it is another cluster's.
@@ -305,6 +314,21 @@ impl MembershipState {
             self.taken = Some(taken.clone());
         }
         taken
+    }
+}
+
+/// Later ones are greater, and no two of the same moment are equal but by chance.
+fn new_identity(now_ms: u64) -> u64 {
+    (now_ms << 20) | (random() >> 44)
+}
+
+/// Gives the data of a node another number, once for each cluster that was recovered with it: it may lack decisions of
+/// transactions, and who asks for one must not take that for a decision.
+pub(super) fn renew_identity(node: &Node, cluster: u64, now_ms: u64) {
+    let is_done = node.records(RECOVERED).iter().any(|(_, of)| **of == cluster.to_le_bytes());
+    if !is_done {
+        node.put_record(IDENTITY, &new_identity(now_ms).to_le_bytes());
+        node.put_record(RECOVERED, &cluster.to_le_bytes());
     }
 }
 

@@ -6,6 +6,7 @@ mod former_node;
 mod link;
 mod meta;
 mod readiness;
+mod recover;
 mod replica;
 mod settings;
 mod state;
@@ -87,10 +88,19 @@ pub struct Process {
 impl Process {
     /// Reads what the data directory holds and takes part in its groups. Needs a runtime.
     pub fn start(settings: ProcessSettings) -> Result<Process, ProcessError> {
-        let mut disk = LogDisk::open(&log_dir(&settings.dir)).map_err(ProcessError::Disk)?;
-        let record = disk.founding().unwrap_or_default();
-        let founding = Founding::from_record(record).map_err(ProcessError::Groups)?;
-        let Founding { groups, process: me } = founding.clone();
+        let open = || LogDisk::open(&log_dir(&settings.dir)).map_err(ProcessError::Disk);
+        let mut disk = open()?;
+        let founding_of = |disk: &LogDisk| {
+            Founding::from_record(disk.founding().unwrap_or_default()).map_err(ProcessError::Groups)
+        };
+        let mut founding = founding_of(&disk)?;
+        if founding.is_recovering {
+            recover::finish(&settings.dir, &mut disk, founding).map_err(ProcessError::Driver)?;
+            drop(disk);
+            disk = open()?;
+            founding = founding_of(&disk)?;
+        }
+        let Founding { groups, process: me, .. } = founding.clone();
         former_node::take_over(&settings.dir, &groups, me).map_err(ProcessError::Disk)?;
         let is_mine = |id| groups.numbered(id).is_some_and(|group| group.is_on(me));
         for gone in disk.groups().into_iter().filter(|id| !is_mine(*id)) {
@@ -113,6 +123,7 @@ impl Process {
             committed: Mutex::default(),
             tasks: Mutex::new(JoinSet::new()),
             stop: watch::Sender::new(false),
+            recovered: watch::Sender::new(false),
             over: watch::Sender::new(false),
         });
         state.delete_former_replicas();
@@ -156,6 +167,17 @@ impl Process {
         self.state.readiness()
     }
 
+    /// Done when the process is to start again: its cluster was recovered as another one, to which it belongs.
+    pub async fn recovered(&self) {
+        // Its sender lives as long as this.
+        let _ = self.state.recovered.subscribe().wait_for(|recovered| *recovered).await;
+    }
+
+    /// Closes the disk, so that the process can start again.
+    pub fn close(self) {
+        self.state.driver.stop();
+    }
+
     /// Answers gateways and other processes until `stop` is done; then hands over what it leads and ends.
     pub async fn serve(
         self,
@@ -197,6 +219,12 @@ impl Store for Process {
         let known = request.extensions().get::<Known>().cloned().unwrap_or_default();
         let mut frames = request.into_inner();
         let Some(first) = frames.message().await? else { return Ok(Response::new(wire::Done {})) };
+        if self.state.has_token(&first.token)
+            && let Some(groups) = &first.groups
+        {
+            // It may be of the cluster that this one was recovered as.
+            self.state.view.hear(groups);
+        }
         self.state.check(&first.token, first.cluster)?;
         known.set();
         let mut lists = self.state.view.follow();
@@ -224,7 +252,7 @@ impl Store for Process {
                 frame = frames.message() => frame?,
                 _ = over.wait_for(|over| *over) => None,
                 // It was removed meanwhile.
-                _ = lists.wait_for(|groups| groups.process(from).is_none() && groups.version > mine.version) => {
+                _ = lists.wait_for(|groups| groups.process(from).is_none() && groups.replaces(&mine)) => {
                     return Err(removed());
                 }
             };
@@ -261,10 +289,14 @@ impl Store for Process {
         let is_known = |process: &wire::Process| {
             known.address(process.id).is_none_or(|address| address == process.address)
         };
+        let groups = request.groups.unwrap_or_default();
+        if request.process == mine.me && groups.former_clusters.contains(&known.cluster) {
+            self.state.recover(&groups).await?;
+            return Ok(Response::new(wire::Done {}));
+        }
         let is_mine = request.process == mine.me
-            && request.groups.is_some_and(|groups| {
-                groups.cluster == mine.cluster && groups.processes.iter().all(is_known)
-            });
+            && groups.cluster == mine.cluster
+            && groups.processes.iter().all(is_known);
         match is_mine {
             true => Ok(Response::new(wire::Done {})),
             false => Err(Status::failed_precondition(format!(
@@ -275,8 +307,11 @@ impl Store for Process {
     }
 
     async fn change(&self, request: Request<wire::ChangeRequest>) -> Result<Response<wire::Groups>, Status> {
+        let known = request.extensions().get::<Known>().cloned().unwrap_or_default();
         let wire::ChangeRequest { token, cluster, change } = request.into_inner();
         self.state.check(&token, cluster)?;
+        // A process that joins may be waited for longer than a stranger may stay.
+        known.set();
         let Some(meta) = self.state.meta.read().clone() else {
             return Err(self.state.elsewhere("this process does not lead the group meta".to_owned()));
         };

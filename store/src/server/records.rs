@@ -17,6 +17,8 @@ use crate::topology::{InvalidMap, NodeId, SlotMap};
 pub const MEMBERSHIP: &[u8] = b"cluster/place";
 /// The number of the data directory, assigned at its first start.
 pub const IDENTITY: &[u8] = b"cluster/identity";
+/// The number of the cluster that was recovered with this data although some of it may be lost.
+pub const RECOVERED: &[u8] = b"cluster/recovered";
 /// Before a transaction's number: what it does if it is committed, and its coordinator.
 pub const PREPARED: &[u8] = b"prepared/";
 /// Before a transaction's number: it is committed, whatever becomes of its gateway.

@@ -38,6 +38,7 @@ mod persistence;
 mod process;
 mod pubsub;
 mod rdb;
+mod recovery;
 mod replicas;
 mod reply_limits;
 mod rolling;

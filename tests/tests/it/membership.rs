@@ -8,18 +8,18 @@ use tests::{Value, wait_until};
 /// What a change of members may cost single requests: those on their way when a group gets another leader.
 const MAY_FAIL: [&str; 3] = ["UNKNOWN", "CLUSTERDOWN", "TRYAGAIN"];
 
-fn done(cluster: &TestCluster, arguments: &[&str], says: &str) {
+pub fn done(cluster: &TestCluster, arguments: &[&str], says: &str) {
     let (code, text) = cluster.topology(arguments);
     assert!(code == Some(0) && text.contains(says), "{arguments:?}: {code:?}: {text}");
 }
 
-fn refused(cluster: &TestCluster, arguments: &[&str], why: &str) {
+pub fn refused(cluster: &TestCluster, arguments: &[&str], why: &str) {
     let (code, text) = cluster.topology(arguments);
     assert!(code == Some(1) && text.contains(why), "{arguments:?}: {code:?}: {text}");
 }
 
 /// Which groups have data in a directory.
-fn data_of(store: &Member) -> Vec<String> {
+pub fn data_of(store: &Member) -> Vec<String> {
     let entries = std::fs::read_dir(store.data_dir().join("replicas")).expect("it is there");
     let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("it is read").file_name();
     let mut names: Vec<String> = entries

@@ -9,6 +9,9 @@ use crate::admin::topology::Task;
 use crate::admin::topology::replicas::Task as Replicas;
 use crate::config::PARAMETERS;
 
+/// The flag without which nothing is done that may lose data.
+const ACCEPT_LOSS: &str = "accept-loss";
+
 /// What `moonshard topology` is to do.
 pub(super) fn task(matches: &ArgMatches) -> Task {
     let text =
@@ -22,6 +25,7 @@ pub(super) fn task(matches: &ArgMatches) -> Task {
             Task::Found { replicas: *of.get_one::<usize>("replicas").expect("it has a default") }
         }
         Some(("adopt", _)) => Task::Adopt,
+        Some(("recover", of)) => Task::Recover { accept_loss: of.get_flag(ACCEPT_LOSS) },
         Some(("groups", of)) => Task::Replicas(Replicas::Show { json: of.get_flag("json") }),
         Some(("join", of)) => Task::Replicas(Replicas::Join {
             process: text(of, "PROCESS"),
@@ -194,6 +198,22 @@ pub(super) fn command() -> Command {
                 .about("Let another process lead a group, now and whenever it runs")
                 .arg(Arg::new("GROUP").required(true).help("Name of the group, as `topology groups` shows it"))
                 .arg(process("PROCESS").help("Address of a process with a replica of the group, HOST:PORT")),
+        )
+        .subcommand(
+            Command::new("recover")
+                .about("Let a cluster of replicated groups go on when a majority of the replicas of a group is lost for good")
+                .after_help(
+                    "Each group without a majority goes on with the newest replica that answers. Name all processes that are \
+                     left. Without --accept-loss the command only prints what would be done and what may be lost. It is \
+                     refused while a majority of the replicas of each group answers, or while a process that answers hears \
+                     of a leader. Processes that do not answer are given up: they serve nothing when they come back.",
+                )
+                .arg(
+                    Arg::new(ACCEPT_LOSS)
+                        .long(ACCEPT_LOSS)
+                        .action(ArgAction::SetTrue)
+                        .help("Do it, although changes may be lost that only the lost processes have"),
+                ),
         )
         .subcommand(
             Command::new("accept")

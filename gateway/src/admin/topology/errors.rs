@@ -19,6 +19,8 @@ pub(super) enum TopologyError {
     NotMoved(MoveError),
     /// A node without slots is not to be stopped yet.
     StillNeeded(StillNeeded),
+    /// Data may be lost, and the operator has not said that it may be.
+    LossNotAccepted,
     /// No node waits for the decision of this transaction.
     NotInDoubt(u64),
     /// A decision has not reached these nodes, each with the reason.
@@ -48,6 +50,10 @@ impl fmt::Display for TopologyError {
             TopologyError::StillNeeded(needed) => {
                 write!(f, "the node has no slots left, but {needed}; run the command again")
             }
+            TopologyError::LossNotAccepted => f.write_str(
+                "nothing was done: --accept-loss does this. Make sure before that the processes to be given up do not run, and are \
+                 not started again with their data",
+            ),
             TopologyError::NotInDoubt(transaction) => {
                 write!(f, "transaction {transaction:016x} is not in doubt on any reachable node")
             }

@@ -81,20 +81,7 @@ pub(super) async fn run(
     if !is_done {
         change(&directory, credentials, wanted).await?;
     }
-    let mut before = String::new();
-    loop {
-        let survey = Survey::take(stores, &directory, credentials, ANSWER).await?;
-        let waiting = unfinished(&survey, task);
-        if waiting.is_empty() {
-            break;
-        }
-        let text = format!("waiting: {}\n", waiting.join("; "));
-        if text != before {
-            print(&text);
-            before = text;
-        }
-        sleep(LOOK).await;
-    }
+    wait_until(stores, &directory, credentials, |survey| unfinished(survey, task)).await?;
     print(&match task {
         Task::Join { process, replaces: Some(replaced), .. } => {
             format!("{process} has replaced {replaced}, which can be stopped\n")
@@ -106,6 +93,38 @@ pub(super) async fn run(
         Task::Show { .. } => String::new(),
     });
     Ok(())
+}
+
+/// Waits until all groups have the members that they are to have, and a leader.
+pub(super) async fn wait_for_all(
+    stores: &[String],
+    directory: &Directory,
+    credentials: &PeerCredentials,
+) -> Result<(), TopologyError> {
+    wait_until(stores, directory, credentials, all_unfinished).await
+}
+
+/// Waits until nothing is unfinished any more; tells what is.
+async fn wait_until(
+    stores: &[String],
+    directory: &Directory,
+    credentials: &PeerCredentials,
+    unfinished: impl Fn(&Survey) -> Vec<String>,
+) -> Result<(), TopologyError> {
+    let mut before = String::new();
+    loop {
+        let survey = Survey::take(stores, directory, credentials, ANSWER).await?;
+        let waiting = unfinished(&survey);
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let text = format!("waiting: {}\n", waiting.join("; "));
+        if text != before {
+            print(&text);
+            before = text;
+        }
+        sleep(LOOK).await;
+    }
 }
 
 /// Whether the process at this address belongs to the cluster, and is not leaving it.
@@ -120,6 +139,11 @@ fn unfinished(survey: &Survey, task: &Task) -> Vec<String> {
     if let Task::Transfer { group, .. } = task {
         return groups.named(group).and_then(|group| other_leader(survey, group)).into_iter().collect();
     }
+    all_unfinished(survey)
+}
+
+fn all_unfinished(survey: &Survey) -> Vec<String> {
+    let groups = survey.groups();
     let joining = groups.processes.iter().filter(|process| process.state == ProcessState::Joining);
     let joining = joining.map(|process| format!("{} does not answer yet", process.address));
     joining.chain(groups.all().filter_map(|group| missing(survey, group))).collect()

@@ -68,7 +68,7 @@ pub fn of_replicas(
 /// The replicas of groups in this process.
 fn replicas(totals: &mut Gathered, process: &Process) {
     for (group, replica) in process.replicas() {
-        let ReplicaStatus { role, committed, applied, log_bytes, elections, copies, followers } = replica;
+        let ReplicaStatus { role, committed, applied, log_bytes, elections, copies, followers, .. } = replica;
         let mut of = |name: &str, value: u64| totals.labelled(name, group.clone(), value);
         of("moonshard_replica_leads", u64::from(role.leads));
         of("moonshard_replica_leader_known", u64::from(role.leader.is_some()));

@@ -58,6 +58,8 @@ pub(super) struct Shown {
     pub(super) elections: AtomicU64,
     /// How many copies of the data it has taken.
     pub(super) copies: AtomicU64,
+    /// Until when it knew a leader, by the time since the machine was started; the start of the replica if it has known none.
+    pub(super) leader_until_ms: AtomicU64,
 }
 
 /// A replica, for those who watch it.
@@ -75,6 +77,8 @@ pub struct ReplicaStatus {
     pub elections: u64,
     /// How many copies of the data it has taken since then.
     pub copies: u64,
+    /// How long it has known no leader, if it knows none.
+    pub without_leader_ms: Option<u64>,
     /// The other replicas, if this one leads.
     pub followers: Vec<Follower>,
 }
@@ -153,6 +157,11 @@ impl ReplicaHandle {
             log_bytes: self.log.bytes(),
             elections: self.shown.elections.load(Ordering::Relaxed),
             copies: self.shown.copies.load(Ordering::Relaxed),
+            without_leader_ms: state
+                .role
+                .leader
+                .is_none()
+                .then(|| boot_ms().saturating_sub(self.shown.leader_until_ms.load(Ordering::Relaxed))),
             followers: self.followers(),
         }
     }

@@ -41,7 +41,7 @@ impl State {
         async move {
             loop {
                 let groups = offers.borrow_and_update().clone();
-                if groups.version > self.view.groups().version {
+                if groups.replaces(&self.view.groups()) {
                     self.adopt(groups).await;
                 }
                 tokio::select! {
@@ -55,17 +55,26 @@ impl State {
 
     /// Makes a newer list of groups the one of this process.
     async fn adopt(self: &Arc<Self>, groups: Arc<Groups>) {
-        let me = self.view.me;
-        let record = Founding { groups: (*groups).clone(), process: me }.to_record();
-        if !self.driver.save(record).await {
+        let (me, known) = (self.view.me, self.view.groups());
+        let (was_one, is_one) = (known.process(me).is_some(), groups.process(me).is_some());
+        let is_recovered = groups.cluster != known.cluster;
+        let founding =
+            Founding { groups: (*groups).clone(), process: me, is_recovering: is_recovered && is_one };
+        if !self.driver.save(founding.to_record()).await {
             return;
         }
-        let was_one = self.view.groups().process(me).is_some();
+        if founding.is_recovering {
+            self.recovered.send_replace(true);
+            return;
+        }
         self.view.take(groups.clone());
         // It is of the same cluster.
         let _ = self.directory.learn(&groups.to_wire());
         self.links.open(&groups);
-        if was_one && groups.process(me).is_none() {
+        if is_recovered {
+            return self.retire().await;
+        }
+        if was_one && !is_one {
             (self.settings.warn)(
                 "this process does not belong to its cluster any more, and can be stopped: with an empty data-dir it can join \
                  again",
@@ -91,9 +100,7 @@ impl State {
 
     /// Ends a replica that the group does not have any more, and deletes its data.
     async fn delete(&self, replica: &Replica) {
-        replica.stop.send_replace(true);
-        let _ = replica.ended.clone().changed().await;
-        self.replicas.write().remove(&replica.id);
+        self.end_replica(replica).await;
         if !self.driver.forget(replica.id).await {
             return;
         }
@@ -102,6 +109,12 @@ impl State {
         if let Ok(Err(error)) = deleted {
             (self.settings.warn)(&format!("the data of the group {} is left: {error}", replica.name));
         }
+    }
+
+    pub(super) async fn end_replica(&self, replica: &Replica) {
+        replica.stop.send_replace(true);
+        let _ = replica.ended.clone().changed().await;
+        self.replicas.write().remove(&replica.id);
     }
 
     /// Deletes the data of replicas that a process did not come to delete.

@@ -69,7 +69,7 @@ impl Meta {
         let mut groups = view.groups();
         if let Some((_, record)) = node.records(GROUPS).into_iter().next() {
             let kept = Groups::from_record(&record)?;
-            if kept.version > groups.version {
+            if kept.replaces(&groups) {
                 groups = Arc::new(kept);
                 view.offer((*groups).clone());
             }

@@ -19,6 +19,7 @@ use crate::node::Node;
 use crate::replication::{
     Change, Copied, Fetched, Group, GroupId, GroupInfo, GroupSettings, Leadership, Step, next_step,
 };
+use crate::server::membership::renew_identity;
 use crate::server::{Service, Setting};
 
 /// How long peers have to finish what they have begun before a leadership is handed over.
@@ -168,7 +169,10 @@ async fn serve(state: &Arc<State>, replica: &Replica, node: Arc<Node>, leadershi
 }
 
 async fn service_of(state: &State, replica: &Replica, node: &Arc<Node>) -> Result<Service, String> {
-    let settings = &state.settings;
+    let (settings, groups) = (&state.settings, state.view.groups());
+    if groups.numbered(replica.id).is_some_and(|group| group.recovered_from.is_some()) {
+        renew_identity(node, groups.cluster, (settings.clock)());
+    }
     let setting = Setting {
         credentials: settings.credentials.clone(),
         clock: settings.clock,
@@ -178,9 +182,10 @@ async fn service_of(state: &State, replica: &Replica, node: &Arc<Node>) -> Resul
         directory: Some(state.directory.clone()),
     };
     let service = Service::with(node.clone(), setting).await.map_err(|error| error.to_string())?;
-    let map = state.view.groups().slot_map().map_err(|error| error.to_string())?;
+    let map = groups.slot_map().map_err(|error| error.to_string())?;
     let me = map.nodes().iter().position(|node| *node == replica.name).unwrap_or_default();
-    service.take_place(map, me).map_err(|error| error.to_string())?;
+    let placed = service.take_place(map, me).and_then(|()| service.accept_renewed());
+    placed.map_err(|error| error.to_string())?;
     Ok(service)
 }
 

@@ -36,6 +36,8 @@ pub(super) struct State {
     pub committed: Mutex<BTreeMap<GroupId, Committed>>,
     pub tasks: Mutex<JoinSet<()>>,
     pub stop: watch::Sender<bool>,
+    /// The process is to start again, as one of the cluster that its own was recovered as.
+    pub recovered: watch::Sender<bool>,
     /// The process ends: nothing is received any more.
     pub over: watch::Sender<bool>,
 }
@@ -88,10 +90,16 @@ impl State {
         known.is_none_or(|known| known.as_bytes().ct_eq(token.as_bytes()).into())
     }
 
-    /// Refuses a process that does not have the token, or is of another cluster.
+    /// Refuses a process that does not have the token, or is of another cluster. One that belongs to this cluster as it was before it
+    /// was recovered hears of that.
     pub fn check(&self, token: &str, cluster: u64) -> Result<(), Status> {
         if !self.has_token(token) {
             return Err(Status::permission_denied("wrong cluster token"));
+        }
+        let groups = self.view.groups();
+        if groups.former_clusters.contains(&cluster) {
+            let is = groups.cluster;
+            return Err(self.elsewhere(format!("the cluster {cluster:016x} was recovered as {is:016x}")));
         }
         if cluster != self.view.cluster {
             return Err(Status::failed_precondition("this process belongs to another cluster"));
@@ -125,7 +133,8 @@ impl State {
     /// What this process knows of its cluster.
     pub fn inspect(&self) -> wire::Inspection {
         let report = |replica: &Arc<Replica>| {
-            let (status, members) = (replica.handle.status(), replica.handle.log.members());
+            let (status, log) = (replica.handle.status(), &replica.handle.log);
+            let (members, last) = (log.members(), log.last());
             wire::ReplicaReport {
                 group: replica.id.0,
                 leads: status.role.leads,
@@ -135,6 +144,9 @@ impl State {
                 needs_copy: replica.handle.state().borrow().awaits_copy,
                 voters: members.voters,
                 learners: members.learners,
+                last_index: last.index,
+                last_term: last.term,
+                without_leader_ms: status.without_leader_ms,
             }
         };
         wire::Inspection {

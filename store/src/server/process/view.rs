@@ -60,24 +60,24 @@ impl ClusterView {
 
     /// Another process knows this list of groups. One that is none, or of another cluster, is not believed.
     pub fn hear(&self, groups: &wire::Groups) {
-        if groups.version > self.offered.borrow().version
-            && let Ok(groups) = Groups::from_wire(groups)
-        {
+        let may_be_news = {
+            let known = self.offered.borrow();
+            groups.version > known.version || groups.cluster != known.cluster
+        };
+        if may_be_news && let Ok(groups) = Groups::from_wire(groups) {
             self.offer(groups);
         }
     }
 
     /// This list is to be taken, if it is newer.
     pub fn offer(&self, groups: Groups) {
-        if groups.cluster == self.cluster {
-            self.offered.send_if_modified(|known| {
-                let is_newer = groups.version > known.version;
-                if is_newer {
-                    *known = Arc::new(groups);
-                }
-                is_newer
-            });
-        }
+        self.offered.send_if_modified(|known| {
+            let is_newer = groups.replaces(known);
+            if is_newer {
+                *known = Arc::new(groups);
+            }
+            is_newer
+        });
     }
 
     /// The newest list that there is, now and when there is a newer one.

@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::client::{DistributedTransaction, MAX_CLOCK_DIFFERENCE};
+use crate::server::membership::renew_identity;
+use crate::server::records::IDENTITY;
+use crate::topology::Identity;
 
 fn gateway(map: SlotMap) -> Arc<Cluster> {
     Cluster::of(map, Arc::default(), PeerCredentials::default())
@@ -43,6 +46,30 @@ async fn new_nodes_found_a_cluster_once_most_of_them_are_there() {
     for node in [&first, &second, &third] {
         assert!(node.host.membership.taken().is_some_and(|taken| !taken.map.is_guess()));
     }
+}
+
+/// It may lack decisions: participants that ask for one see by its number that it is not the coordinator that they know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_of_a_recovered_cluster_gets_another_number_once() {
+    let [first, _second] = cluster().await;
+    let before = first.host.membership.identity();
+    let kept = |node: &TestNode| node.host.node.records(IDENTITY)[0].1.clone();
+    renew_identity(&first.host.node, 9, 1 << 40);
+    let renewed = kept(&first);
+    renew_identity(&first.host.node, 9, 2 << 40);
+    assert_eq!(kept(&first), renewed, "it has one of this recovery");
+    first.flush().await;
+    let first = TestNode::start_again(first.stop()).await;
+    let (node, membership) = (&first.host.node, &first.host.membership);
+    let identity = || membership.taken().expect("it has its place").map.identities()[0];
+    assert_eq!(identity().id, before);
+    membership.accept_renewed(node).expect("it has its place");
+    assert_eq!(identity(), Identity { id: membership.identity(), version: 1 });
+    assert!(membership.identity() != before && membership.identity().to_le_bytes() == *renewed);
+    membership.accept_renewed(node).expect("it is accepted");
+    assert_eq!(identity().version, 1);
+    renew_identity(node, 10, 3 << 40);
+    assert_ne!(kept(&first), renewed, "another recovery");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
