@@ -1,6 +1,7 @@
 //! The commands of the pages on clusters with replicas, run as they are, each page with five processes of its own.
 
 use serde_json::Value;
+use tests::cluster::key_on;
 use tests::ports::fixed_port;
 use tests::temp_dir::TempDir;
 
@@ -64,8 +65,41 @@ const END: &str = r#"
 moonshard topology --stores 10.0.0.1:7101,10.0.0.2:7101,10.0.0.3:7101,10.0.0.4:7101 groups --json
 "#;
 
+/// Of the section on failures: a script over all nodes is in doubt, and its coordinator has lost its disk.
+const IN_DOUBT: &str = r#"
+mark() {
+    redis-cli EVAL "for _, key in ipairs(KEYS) do redis.call('SET', key, ARGV[1]) end" 3 $KEY1 $KEY2 $KEY3 $1
+}
+mark before
+ssh 10.0.0.1 systemctl stop moonshard
+FAIL_POINTS=commit:after-record@1=abort ssh 10.0.0.1 systemctl start moonshard
+until redis-cli DBSIZE 2>/dev/null; do sleep 0.05; done
+mark after && exit 1
+in_doubt() { moonshard topology --stores 10.0.0.2:7101 transactions --in-doubt; }
+until [[ $(in_doubt | grep -c 'in doubt') == 2 ]]; do sleep 0.05; done
+ssh 10.0.0.1 'rm -rf /var/lib/moonshard/*'
+"#;
+
+/// It is decided, and the node serves without its data.
+const DECIDED: &str = r#"
+[[ $(in_doubt) == "no transactions" ]]
+until redis-cli DBSIZE 2>/dev/null; do sleep 0.05; done
+[[ $(redis-cli MGET $KEY1 $KEY2 $KEY3 | tr '\n' ' ') == " after after " ]]
+mark again
+"#;
+
 /// Runs a script with five machines; the cluster as it is then.
 fn cluster_after(script: String) -> Value {
+    let (said, addresses) = said_by([&script, END].concat());
+    let mut groups = said.lines().last().expect("it shows the groups").to_owned();
+    for (there, here) in addresses {
+        groups = groups.replace(&format!("\"{here}\""), &format!("\"{}\"", there.trim_end_matches(":7101")));
+    }
+    serde_json::from_str(&groups).expect("it is JSON")
+}
+
+/// Runs a script with five machines; what it says, and which addresses stand for those of the machines.
+fn said_by(script: String) -> (String, Vec<(String, String)>) {
     let dir = TempDir::made("cluster-chapter");
     let mut places: Vec<(String, String)> = (1..=5)
         .map(|number| (format!("10.0.0.{number}:7101"), format!("127.0.0.1:{}", fixed_port())))
@@ -75,13 +109,16 @@ fn cluster_after(script: String) -> Value {
     if script.contains("127.0.0.1:8080") {
         places.push(("127.0.0.1:8080".to_owned(), http.clone()));
     }
-    let variables = [("HTTP", http), ("RESP", fixed_port().to_string()), ("DATA", dir.child("data"))];
-    let said = run([PRELUDE, &script, END].concat(), &dir, &places, &variables);
-    let mut groups = said.lines().last().expect("it shows the groups").to_owned();
-    for (there, here) in addresses {
-        groups = groups.replace(&format!("\"{here}\""), &format!("\"{}\"", there.trim_end_matches(":7101")));
-    }
-    serde_json::from_str(&groups).expect("it is JSON")
+    let [first, second, third] = [0, 1, 2].map(|store| key_on(store, 3, "key"));
+    let variables = [
+        ("HTTP", http),
+        ("RESP", fixed_port().to_string()),
+        ("DATA", dir.child("data")),
+        ("KEY1", first),
+        ("KEY2", second),
+        ("KEY3", third),
+    ];
+    (run([PRELUDE, &script].concat(), &dir, &places, &variables), addresses)
 }
 
 fn addresses(of: &Value) -> Vec<&str> {
@@ -137,4 +174,14 @@ fn nodes_get_replicas_as_the_chapter_says() {
     let (_, section) = split(&chapter, "## From nodes to replicas");
     let cluster = cluster_after([IN_USE, &script(section), VISITS].concat());
     is_on(&cluster, &["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
+}
+
+#[test]
+fn what_the_chapter_says_of_failures_works() {
+    if !have(&["redis-cli"]) {
+        return;
+    }
+    let chapter = page("cluster.md");
+    let (_, failures) = split(&chapter, "## Failures");
+    said_by([IN_USE, IN_DOUBT, &script(failures), DECIDED].concat());
 }
