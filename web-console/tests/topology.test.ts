@@ -130,6 +130,7 @@ const GROUPS: Group[] = [
 const process = (id: number, more: Partial<StoreProcess> = {}): StoreProcess => ({
   id,
   address: `store-${id}.example:7101`,
+  zone: "",
   state: "active",
   answers: true,
   error: null,
@@ -139,7 +140,7 @@ const process = (id: number, more: Partial<StoreProcess> = {}): StoreProcess => 
 const refused = { answers: false, error: "cannot connect: Connection refused (os error 111)" };
 
 const PROCESSES = [
-  process(1),
+  process(1, { zone: "east" }),
   process(2, { ...refused, state: "leaving" }),
   process(3, { ...refused, state: "lost" }),
   process(4, { state: "joining" }),
@@ -190,7 +191,8 @@ for (const { colorScheme, width } of VIEWS) {
     await page.getByLabel("Where is the key").fill("room:east");
     await page.getByText("slot 12795, g1, which has no leader").waitFor();
     for (const [id, texts] of [
-      [2, ["does not answer", "leaves", refused.error]],
+      [1, ["east", "answers"]],
+      [2, ["unknown", "does not answer", "leaves", refused.error]],
       [3, ["does not answer", "has lost its data"]],
       [4, ["answers", "joins"]],
     ] as const) {

@@ -1,7 +1,7 @@
 //! What `/v1/topology` says of a cluster with replicas.
 
 use serde_json::{Value, json};
-use tests::cluster::TestCluster;
+use tests::cluster::{Member, TestCluster};
 use tests::openapi::Description;
 use tests::{Http, TestServer, wait_until};
 
@@ -39,10 +39,19 @@ fn is_whole(topology: &Value) -> bool {
 
 #[test]
 fn groups_are_shown_with_their_leaders_and_processes_that_do_not_answer() {
-    let mut cluster = TestCluster::start_replicated(3, 0);
+    // The third machine does not say where it is.
+    let zone_of = |id: usize| ["east", "west", ""][id - 1];
+    let flags = [&["--zone", "east"][..], &["--zone", "west"], &[]];
+    let stores = flags.map(|flags| Member::store(Some("sync"), flags));
+    let mut cluster = TestCluster::of_stores(stores.into(), "3");
     let addresses: Vec<String> = cluster.wires.iter().map(|wire| wire.address().to_string()).collect();
     let gateway = gateway(&cluster);
     let mut http = gateway.http();
+    wait_until("the zones are known", || {
+        let shown = topology(&mut http);
+        let zones: Vec<&Value> = list(&shown, "processes").iter().map(|process| &process["zone"]).collect();
+        zones == [1, 2, 3].map(zone_of)
+    });
     wait_until("all groups have leaders and all replicas have caught up", || is_whole(&topology(&mut http)));
     wait_until("each group is led by the first of its list", || {
         let groups = topology(&mut http);
@@ -54,7 +63,9 @@ fn groups_are_shown_with_their_leaders_and_processes_that_do_not_answer() {
     let processes: Vec<Value> = (1..=3)
         .map(|id| {
             let address = &addresses[id - 1];
-            json!({"id": id, "address": address, "state": "active", "answers": true, "error": null})
+            json!({
+                "id": id, "address": address, "zone": zone_of(id), "state": "active", "answers": true, "error": null,
+            })
         })
         .collect();
     assert_eq!(shown["processes"], json!(processes));

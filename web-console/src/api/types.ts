@@ -126,6 +126,8 @@ export interface Member {
 export interface StoreProcess {
   id: number;
   address: string;
+  /** Where its machine is; empty if that is not known. */
+  zone: string;
   state: "active" | "joining" | "leaving" | "lost";
   answers: boolean;
   error: string | null;

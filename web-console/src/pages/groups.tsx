@@ -109,7 +109,15 @@ export function Groups({
 
 const COMES_OR_GOES = { joining: "joins", leaving: "leaves", lost: "has lost its data" };
 
-function ProcessLine({ process, groups }: { process: StoreProcess; groups: Group[] }) {
+function ProcessLine({
+  process,
+  groups,
+  hasZone,
+}: {
+  process: StoreProcess;
+  groups: Group[];
+  hasZone: boolean;
+}) {
   const its = (wanted: (replica: Replica) => boolean) =>
     groups
       .filter((group) => group.replicas.some((one) => one.process === process.id && wanted(one)))
@@ -119,6 +127,7 @@ function ProcessLine({ process, groups }: { process: StoreProcess; groups: Group
     <tr>
       <td class="number">{process.id}</td>
       <td class="replica-on">{process.address}</td>
+      {hasZone && <td>{process.zone || "unknown"}</td>}
       <td>
         <Badge sort={process.answers ? "good" : "bad"}>
           {process.answers ? "answers" : "does not answer"}
@@ -133,6 +142,7 @@ function ProcessLine({ process, groups }: { process: StoreProcess; groups: Group
 }
 
 export function Processes({ processes, groups }: { processes: StoreProcess[]; groups: Group[] }) {
+  const hasZone = processes.some((process) => process.zone !== "");
   return (
     <section>
       <h2>Processes</h2>
@@ -142,6 +152,7 @@ export function Processes({ processes, groups }: { processes: StoreProcess[]; gr
             <tr>
               <th class="number">Number</th>
               <th>Address</th>
+              {hasZone && <th>Zone</th>}
               <th>State</th>
               <th>Leads</th>
               <th>Has replicas of</th>
@@ -149,7 +160,7 @@ export function Processes({ processes, groups }: { processes: StoreProcess[]; gr
           </thead>
           <tbody>
             {processes.map((process) => (
-              <ProcessLine key={process.id} process={process} groups={groups} />
+              <ProcessLine key={process.id} process={process} groups={groups} hasZone={hasZone} />
             ))}
           </tbody>
         </table>

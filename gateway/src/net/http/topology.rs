@@ -69,6 +69,7 @@ impl MemberReport {
 struct ProcessReport<'a> {
     id: u64,
     address: &'a str,
+    zone: &'a str,
     state: &'static str,
     answers: bool,
     error: Option<String>,
@@ -80,6 +81,7 @@ impl<'a> ProcessReport<'a> {
         ProcessReport {
             id: process.id,
             address: &process.address,
+            zone: &process.zone,
             state: match process.state {
                 ProcessState::Active => "active",
                 ProcessState::Joining => "joining",
