@@ -183,13 +183,16 @@ impl SlotMap {
         let longer = if self.nodes.len() < other.nodes.len() { other } else { self };
         let mut merged =
             SlotMap { epoch: self.epoch.max(other.epoch), nodes: longer.nodes.clone(), ..self.clone() };
-        for slot in 0..SLOTS {
-            let (mine, theirs) = (self.versions[slot], other.versions[slot]);
-            if theirs == mine && other.owners[slot] != self.owners[slot] {
-                return Err(foreign());
-            }
-            if theirs > mine {
-                merged.take_slot(slot, other);
+        // Most maps that arrive say what is known.
+        if self.versions != other.versions || self.owners != other.owners {
+            for slot in 0..SLOTS {
+                let (mine, theirs) = (self.versions[slot], other.versions[slot]);
+                if theirs == mine && other.owners[slot] != self.owners[slot] {
+                    return Err(foreign());
+                }
+                if theirs > mine {
+                    merged.take_slot(slot, other);
+                }
             }
         }
         let identity = |map: &SlotMap, node: NodeId| map.identities.get(node).copied().unwrap_or_default();

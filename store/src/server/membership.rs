@@ -94,6 +94,8 @@ struct MembershipState {
 #[derive(Clone)]
 pub(crate) struct Taken {
     pub map: Arc<SlotMap>,
+    /// The map as a message: made once, as every call that locks a whole node is answered with it.
+    message: Arc<wire::SlotMap>,
     /// Of the map: computed once, as each heartbeat compares it.
     pub digest: u64,
     pub me: NodeId,
@@ -101,7 +103,12 @@ pub(crate) struct Taken {
 
 impl Taken {
     fn new(map: SlotMap, me: NodeId) -> Taken {
-        Taken { digest: map.digest(), map: Arc::new(map), me }
+        Taken { digest: map.digest(), message: Arc::new(map.to_wire()), map: Arc::new(map), me }
+    }
+
+    /// The map as a message.
+    pub fn to_wire(&self) -> wire::SlotMap {
+        wire::SlotMap::clone(&self.message)
     }
 
     fn record(&self) -> Vec<u8> {
@@ -303,7 +310,7 @@ impl Taken {
     }
 
     fn moved_away(&self, reason: &str) -> wire::Refusal {
-        wire::Refusal { map: Some(Box::new(self.map.to_wire())), ..refusal(Code::Moved, reason) }
+        wire::Refusal { map: Some(Box::new(self.to_wire())), ..refusal(Code::Moved, reason) }
     }
 }
 

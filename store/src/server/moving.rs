@@ -63,12 +63,12 @@ async fn batch(host: &Arc<Host>, request: &wire::MoveSlots) -> Result<wire::Slot
             (first as u16..=last as u16).filter(|slot| taken.map.owner(*slot) == taken.me).collect();
         if slots.is_empty() || to == taken.me {
             return Ok(wire::SlotsMoved {
-                map: Some(Box::new(taken.map.to_wire())),
+                map: Some(Box::new(taken.to_wire())),
                 ..wire::SlotsMoved::default()
             });
         }
         if let Some(cargo) = try_batch(host, &taken, &slots, to).await? {
-            let map = host.membership.taken().map(|taken| Box::new(taken.map.to_wire()));
+            let map = host.membership.taken().map(|taken| Box::new(taken.to_wire()));
             return Ok(wire::SlotsMoved {
                 slots: cargo.slots.len() as u32,
                 keys: cargo.keys.len() as u64,

@@ -90,7 +90,7 @@ pub(super) fn accept(host: &Host, request: wire::Accept) -> Answer {
     let map = SlotMap::from_wire(&request.map.unwrap_or_default()).map_err(MembershipError::Map);
     match map.and_then(|map| host.membership.accept(&host.node, map, request.node as usize)) {
         Ok(taken) => {
-            let map = Some(taken.map.to_wire());
+            let map = Some(taken.to_wire());
             Answer::Status(Box::new(wire::Status { map, ..status(host) }))
         }
         Err(reason) => Answer::Refusal(refusal(Code::Denied, &reason)),

@@ -323,7 +323,7 @@ impl Session {
         }
         let mut status = status(&self.host);
         let taken = self.host.membership.taken().filter(|taken| taken.digest != request.map_digest);
-        status.map = taken.map(|taken| taken.map.to_wire());
+        status.map = taken.map(|taken| taken.to_wire());
         // Whatever waits for a slow disk: the node is not silent.
         self.send();
         self.outbox.push([Response { id, body: Some(Answer::Status(Box::new(status))) }]);

@@ -32,7 +32,7 @@ pub(super) fn greet(
         None => host.membership.taken(),
     };
     Ok(wire::HandshakeReply {
-        map: taken.map(|taken| taken.map.to_wire()),
+        map: taken.map(|taken| taken.to_wire()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         boot: host.boot,
         notify: host.notify(),

@@ -362,7 +362,7 @@ async fn begun(
     // A slot does not move while one of its keys is locked, but may have moved before.
     drop(host.membership.owns(keys())?);
     if begin.everything {
-        stepped.map = host.membership.taken().map(|taken| taken.map.to_wire());
+        stepped.map = host.membership.taken().map(|taken| taken.to_wire());
     }
     if watches_broken(host, watches, &begin.watches) {
         stepped.set_outcome(Outcome::WatchBroken);
