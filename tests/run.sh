@@ -16,6 +16,13 @@ rm -f "$logs"/*
 cd "$root"
 # A setting of the shell must not choose other programs or longer runs by accident.
 export INSTA_UPDATE=no COMPILED_GUEST=$target/debug/guest
+# Files of tests are in memory where there is room, and programs can be executed there: tests kill processes and damage files,
+# which needs no disk, and making, flushing and deleting files costs less CPU time. They stay if something fails.
+memory=
+if [[ -z "${TMPDIR:-}" && -w /dev/shm && $(df --output=avail --block-size=1G /dev/shm | tail -n 1) -ge 4 ]]; then
+    memory=$(mktemp --directory /dev/shm/moonshard-tests-XXXXXX)
+    if cp "$(type -P true)" "$memory" && "$memory/true"; then export TMPDIR=$memory; fi
+fi
 
 declare -A parts=()
 failed=()
@@ -53,6 +60,7 @@ finish() {
 end() {
     trap - EXIT
     for id in "${!parts[@]}" ${watchdog:+"$watchdog"}; do kill -- "-$id" 2>/dev/null || true; done
+    if [[ -n $memory ]] && ((!${#failed[@]})); then rm -rf "$memory"; fi
 }
 trap end EXIT
 trap 'exit 1' INT TERM
