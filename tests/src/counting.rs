@@ -62,7 +62,7 @@ fn count(mut client: Client, own: &[String], both: &[String], over: &AtomicBool)
         }
         let keys: Vec<&str> = both.iter().map(String::as_str).collect();
         told.hear(&both[0], client.eval(BOTH, &keys, &[]));
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(10));
     }
     told
 }
