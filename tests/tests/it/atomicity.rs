@@ -8,7 +8,9 @@ use tests::{Client, TestServer, Topology, Value, over_nodes};
 const CLIENTS: i64 = 8;
 /// Fewer where each round is repeated until no other client was faster.
 const RIVALS: i64 = 4;
-const ROUNDS: i64 = 50;
+const ROUNDS_ON_ONE_PROCESS: i64 = 50;
+/// Each takes several times as long.
+const ROUNDS_OVER_NODES: i64 = 25;
 /// Between two looks of a reader, which would hold up the writers most of the time otherwise.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -41,14 +43,18 @@ fn load(server: &TestServer, script: &str) -> String {
     String::from_utf8_lossy(reply.text().expect("a sha")).into_owned()
 }
 
-/// Lets so many clients do their rounds at the same time.
-fn all_at_once(server: &TestServer, clients: i64, round: impl Fn(&mut Client, i64, i64) + Sync) {
+/// Lets so many clients do so many rounds each at the same time.
+fn all_at_once(
+    server: &TestServer,
+    (clients, rounds): (i64, i64),
+    round: impl Fn(&mut Client, i64, i64) + Sync,
+) {
     std::thread::scope(|scope| {
         for number in 0..clients {
             let round = &round;
             scope.spawn(move || {
                 let mut client = server.client();
-                (0..ROUNDS).for_each(|at| round(&mut client, number, at));
+                (0..rounds).for_each(|at| round(&mut client, number, at));
             });
         }
     });
@@ -62,6 +68,7 @@ fn evalsha(client: &mut Client, sha: &str, keys: &[&str], args: &[&str]) -> Valu
 /// Runs clients that read and write all keys, beside readers that must never see two keys differ.
 fn hold(on: Topology, clients: i64, round: impl Fn(&TestServer, &mut Client, i64, i64) + Sync) {
     let server = on.start(FLAGS);
+    let rounds = if on == Topology::Local { ROUNDS_ON_ONE_PROCESS } else { ROUNDS_OVER_NODES };
     let reader = "return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])}";
     let by_name = "return {redis.call('GET', ARGV[1]), redis.call('GET', ARGV[2])}";
     let ended = AtomicBool::new(false);
@@ -98,7 +105,7 @@ fn hold(on: Topology, clients: i64, round: impl Fn(&TestServer, &mut Client, i64
         ];
         // Ends the readers also when a writer panics.
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            all_at_once(&server, clients, |client, number, at| round(&server, client, number, at));
+            all_at_once(&server, (clients, rounds), |client, number, at| round(&server, client, number, at));
         }));
         ended.store(true, Ordering::Relaxed);
         for reader in readers {
@@ -107,7 +114,7 @@ fn hold(on: Topology, clients: i64, round: impl Fn(&TestServer, &mut Client, i64
         done.expect("all writers wrote");
     });
     let mut client = server.client();
-    let sum = (clients * ROUNDS).to_string();
+    let sum = (clients * rounds).to_string();
     for key in KEYS {
         assert_eq!(client.call(["GET", key]), Value::Bulk(sum.clone().into()), "updates of {key} are lost");
     }

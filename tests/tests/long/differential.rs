@@ -12,6 +12,10 @@ use tests::{Client, Oracle, PROTOCOLS, Protocol, Topology, Value, over_nodes};
 /// Random calls in a sequence: enough for states worth looking at, few enough to cut down quickly.
 const SEQUENCE: usize = 100;
 
+/// Calls of a bounded run. Most differences can be found on one process, where a call costs a sixth.
+const CALLS_ON_ONE_PROCESS: u64 = 15_000;
+const CALLS_OVER_NODES: u64 = 7_500;
+
 /// Differences after which a run ends.
 const ENOUGH: usize = 12;
 
@@ -387,7 +391,8 @@ fn compare(on: Topology, sequence: fn(u64) -> Vec<Step>) {
     let Some(oracle) = Oracle::start() else { return };
     let servers = [on.start(&[]), on.start(&["--script-auto-async", "always"])];
     let first = setting("MOONSHARD_DIFF_SEED", 1);
-    let sequences = setting("MOONSHARD_DIFF_CALLS", 15_000) / SEQUENCE as u64;
+    let usual = if on == Topology::Local { CALLS_ON_ONE_PROCESS } else { CALLS_OVER_NODES };
+    let sequences = setting("MOONSHARD_DIFF_CALLS", usual) / SEQUENCE as u64;
     let mut pairs: Vec<(Protocol, Pair)> = PROTOCOLS
         .into_iter()
         .zip(&servers)
