@@ -9,15 +9,16 @@ use smallvec::SmallVec;
 use store_engine::command::scan;
 use store_engine::ctx::partition_of;
 use store_engine::discard::discard;
+use store_engine::effect::Effect;
 use store_engine::hyperloglog::SparseLimit;
-use store_engine::keyspace::Counts;
+use store_engine::keyspace::{Counts, Expired};
 use store_engine::notifications::{Notification, class};
 use store_engine::work;
 use store_engine::{Aging, CommandError, Ctx, Effects, Partition, Partitions, Reply, Routing, UndoLog};
 
 use crate::call::{Call, is_long, is_long_on, mode_of, run, run_in};
 use crate::invalidations::{InvalidationListener, Invalidations};
-use crate::journal::{Journal, misconf};
+use crate::journal::{Failure, Journal, misconf};
 use crate::latency::Times;
 use crate::lock::{Mode, TxnId};
 use crate::memory::{Account, Evictor, Limiter, Usage};
@@ -40,6 +41,10 @@ pub struct Node {
     pub(crate) notifier: Notifier,
     /// What [`Node::hold_expired`] said.
     holds_expired: AtomicBool,
+    /// How many keys have expired that are not recorded yet.
+    expired: Arc<AtomicUsize>,
+    /// Held by who records them.
+    recording_expired: Mutex<()>,
     pub(crate) invalidations: Arc<Invalidations>,
     /// What had happened to keys at the last CONFIG RESETSTAT.
     forgotten: Mutex<Counts>,
@@ -69,6 +74,8 @@ impl Node {
             catalog: Catalog::default(),
             notifier: Notifier::default(),
             holds_expired: AtomicBool::new(false),
+            expired: Arc::default(),
+            recording_expired: Mutex::default(),
             invalidations,
             forgotten: Mutex::default(),
             lock_waits: Times::default(),
@@ -241,6 +248,53 @@ impl Node {
         {
             journal.append(effects);
         }
+    }
+
+    /// From now on keys that expire are recorded.
+    pub(crate) fn keep_expired(&self) {
+        for shard in &self.shards {
+            let databases = &mut shard.lock().partition.databases;
+            databases.iter_mut().for_each(|space| space.keep_expired(&self.expired));
+        }
+    }
+
+    /// Records in the journal that keys have expired, or fields of them. Their time is in the journal already; but the checkpoint is to
+    /// forget them, and neither a clock that is set back nor a new leader with another clock must bring them back.
+    ///
+    /// The record has the time of the key, not that of this clock: a transaction may have seen the later time of another
+    /// node, and the key would come back until this clock has caught up.
+    pub(crate) fn record_expired(&self) {
+        if self.expired.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        // Until this is released, what another one has taken may not be recorded.
+        let _recording = self.recording_expired.lock();
+        let mut effects = Effects::default();
+        for number in 0..self.shards() {
+            let (mut shard, mut count) = (self.shard(number).lock(), 0);
+            for (db, space) in shard.partition.databases.iter_mut().enumerate() {
+                for Expired { key, field, expire_at_ms } in space.take_expired() {
+                    let effect = match &field {
+                        Some(field) => Effect::HashExpired(field, expire_at_ms),
+                        None => Effect::Expired(expire_at_ms),
+                    };
+                    effects.push(db, &key, effect);
+                    count += 1;
+                }
+            }
+            self.record(&mut effects);
+            self.expired.fetch_sub(count, Ordering::Release);
+        }
+    }
+
+    /// Waits until all that an answer may depend on is kept as the durability promises; with replicas also that keys have expired
+    /// which the answer does not show.
+    pub(crate) async fn settle(&self) -> Result<(), Failure> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        if journal.group().is_some() {
+            self.record_expired();
+        }
+        journal.settle(true).await
     }
 
     /// Runs `call` over several locked shards. Of a transaction of several calls the events are left in `events`.

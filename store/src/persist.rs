@@ -99,10 +99,10 @@ fn prepare(
     let now_ms = unix_ms();
     for space in partitions.iter_mut().flat_map(|partition| &mut partition.databases) {
         space.stamp_all(now_ms);
-        space.keep_expired();
     }
     let newest = state.newest;
     let node = Node::with(partitions, Some(Journal::new(durability, newest, group(newest))));
+    node.keep_expired();
     *node.catalog.lock() = catalog;
     let node = Arc::new(node);
     if !garbage.is_empty() {

@@ -5,6 +5,8 @@ mod fields;
 
 use std::num::NonZeroU64;
 use std::ops::{AddAssign, SubAssign};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::Value;
 use crate::dense::Dense;
@@ -46,6 +48,21 @@ pub enum Announced {
     Key(Key),
     /// Fields of this hash have; whether they were the last ones, so that it is gone.
     Fields(Key, bool),
+}
+
+/// Keys that have expired and are not recorded yet.
+#[derive(Debug)]
+struct ExpiredKeys {
+    keys: Vec<Expired>,
+    /// Of all databases of a node.
+    count: Arc<AtomicUsize>,
+}
+
+impl ExpiredKeys {
+    fn push(&mut self, expired: Expired) {
+        self.keys.push(expired);
+        self.count.fetch_add(1, Ordering::Release);
+    }
 }
 
 /// An expired key that may not be removed yet is looked at again after this many milliseconds.
@@ -121,7 +138,7 @@ struct DatabaseState {
     /// Accesses are not noted.
     holds_stamps: bool,
     /// Keys that have expired, if they are to be recorded.
-    expired: Option<Vec<Expired>>,
+    expired: Option<ExpiredKeys>,
     /// The same for somebody else.
     announced: Option<Vec<Announced>>,
     /// Keys that have changed, if somebody keeps copies of them.
@@ -274,14 +291,14 @@ impl Keyspace {
         self.state.aging.first(now_ms)
     }
 
-    /// From now on, keys that expire are kept for [`Keyspace::take_expired`].
-    pub fn keep_expired(&mut self) {
-        self.state.expired = Some(Vec::new());
+    /// From now on, keys that expire are kept for [`Keyspace::take_expired`]. Each adds one to `count`, before its shard is unlocked.
+    pub fn keep_expired(&mut self, count: &Arc<AtomicUsize>) {
+        self.state.expired = Some(ExpiredKeys { keys: Vec::new(), count: count.clone() });
     }
 
-    /// The keys that have expired since this was last asked.
+    /// The keys that have expired since this was last asked. The count is left as it is.
     pub fn take_expired(&mut self) -> Vec<Expired> {
-        self.state.expired.as_mut().map(std::mem::take).unwrap_or_default()
+        self.state.expired.as_mut().map(|expired| std::mem::take(&mut expired.keys)).unwrap_or_default()
     }
 
     /// Says whether keys that expire are kept for [`Keyspace::take_announced`].

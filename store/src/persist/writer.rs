@@ -7,8 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use store_engine::codec::put_bytes;
-use store_engine::effect::{CATALOG, Effect, Effects, EntryMeta};
-use store_engine::keyspace::Expired;
+use store_engine::effect::{CATALOG, Effects, EntryMeta};
 use store_engine::{Entry, Stamp, Value};
 
 use crate::journal::checkpoint::{CheckpointBatch, Checkpointer};
@@ -235,7 +234,7 @@ impl Writer {
         }
         // What a failed disk has not taken goes first.
         if self.batch.ops.is_empty() {
-            self.note_expired();
+            self.node.record_expired();
             self.drain();
             self.pack();
             self.sweep()?;
@@ -322,28 +321,6 @@ impl Writer {
             self.checkpoint_bytes = (self.checkpoint_bytes / 2).max(CHECKPOINT_BYTES / 16);
         } else if took < limit / 2 {
             self.checkpoint_bytes = (self.checkpoint_bytes * 2).min(MAX_CHECKPOINT_BYTES);
-        }
-    }
-
-    /// Records in the journal that keys have expired, or fields of them. Their time is in the journal already; but the checkpoint is to
-    /// forget them, and a clock that is set back must not bring them back.
-    ///
-    /// The record has the time of the key, not that of this clock: a transaction may have seen the later time of another
-    /// node, and the key would come back until this clock has caught up.
-    fn note_expired(&self) {
-        let mut effects = Effects::default();
-        for number in 0..self.node.shards() {
-            let mut shard = self.node.shard(number).lock();
-            for (db, space) in shard.partition.databases.iter_mut().enumerate() {
-                for Expired { key, field, expire_at_ms } in space.take_expired() {
-                    let effect = match &field {
-                        Some(field) => Effect::HashExpired(field, expire_at_ms),
-                        None => Effect::Expired(expire_at_ms),
-                    };
-                    effects.push(db, &key, effect);
-                }
-            }
-            self.node.record(&mut effects);
         }
     }
 

@@ -35,10 +35,9 @@ async fn send_when_committed(
             batch.push(next);
         }
         let Some(host) = host.upgrade() else { return };
-        let Some(journal) = host.node.journal() else { return };
         // Events of a shard are published before the shard is unlocked, and its journal has the change by then.
         (0..host.node.shards()).for_each(|shard| drop(host.node.shard(shard).lock()));
-        if journal.settle(true).await.is_err() {
+        if host.node.settle().await.is_err() {
             return;
         }
         for (classes, events) in batch {

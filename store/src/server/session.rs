@@ -612,10 +612,7 @@ fn settle(host: &Arc<Host>, outbox: &Arc<Outbox>, mut responses: Vec<Response>) 
     let scopes = host.sink.as_ref().map_or_else(Vec::new, |_| outbox.scopes(&responses));
     let mut settling = Box::pin(async move {
         let waits: Vec<Part> = scopes.iter().map(Scope::part).collect();
-        let settled = match host.node.journal() {
-            Some(journal) => journal.settle(true).await,
-            None => Ok(()),
-        };
+        let settled = host.node.settle().await;
         for part in waits {
             let span = part.span("journal", SpanKind::Internal);
             part.end(span);

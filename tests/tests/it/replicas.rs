@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tests::cluster::{Member, TestCluster, found};
+use tests::cluster::{Member, TestCluster, can_change_clocks, found};
 use tests::counting::{counted, goes_on};
 use tests::proxy::Proxy;
 use tests::{Value, notation, wait_until};
@@ -243,6 +243,32 @@ fn fields_expire_in_all_replicas() {
         }
         cluster.stores[at].start();
         goes_on(&cluster);
+    }
+}
+
+/// A leader whose clock is ahead finds a key expired, and another one leads whose clock is right.
+#[test]
+fn a_key_that_was_seen_to_have_expired_stays_away() {
+    if !can_change_clocks() {
+        return;
+    }
+    let mut cluster = TestCluster::start_replicated_with(3, 1, &[], true);
+    let keys: Vec<String> = ["read", "asked"].iter().map(|name| cluster.key(0, name)).collect();
+    let mut client = cluster.client(0);
+    for key in &keys {
+        client.call(["SET", key, "value", "PX", "600000"]);
+    }
+    let leader = cluster.leader("g0");
+    cluster.stores[leader].set_clock(3600);
+    wait_until("it is expired there", || client.call(["GET", &keys[0]]) == Value::Null);
+    assert_eq!(
+        client.call(["EVAL", "return redis.call('EXISTS', KEYS[1])", "1", &keys[1]]),
+        Value::Integer(0)
+    );
+    cluster.stores[leader].kill();
+    cluster.wait();
+    for key in &keys {
+        assert_eq!(cluster.client(0).call(["EXISTS", key]), Value::Integer(0));
     }
 }
 

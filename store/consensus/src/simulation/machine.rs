@@ -185,13 +185,16 @@ impl Machine {
             Some(Bug::FoldBeforeCommit) => self.kept = Data { index: last, ..folded },
             _ => leading.folded = Some(folded),
         }
-        self.keep_committed();
+        let term = leading.term;
+        self.keep_committed(term);
         is_ahead
     }
 
-    /// What was folded is written when the last command in it is committed.
-    pub fn keep_committed(&mut self) {
+    /// What was folded is written when the last command in it is committed: by an entry of the term in which it leads, since other
+    /// entries are those of another leader.
+    pub fn keep_committed(&mut self, term: u64) {
         if let Some(leading) = &mut self.leading
+            && leading.term == term
             && let Some(folded) = leading.folded.take_if(|folded| folded.newest <= self.data.newest)
         {
             self.kept = Data { index: self.data.index, ..folded };

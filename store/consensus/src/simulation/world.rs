@@ -389,7 +389,7 @@ impl World {
             self.rules.commits(id, entry)?;
             let machine = &mut self.machines[at];
             machine.data.take(entry);
-            machine.keep_committed();
+            machine.keep_committed(entry.position.term);
             self.rules.has(id, machine.data.index, &machine.data.service)?;
             if let Some(number) = number_of(&entry.data)
                 && machine.proposed.remove(&number)

@@ -27,7 +27,7 @@ impl Keyspace {
                 field: Some(field),
                 expire_at_ms: expire_at_ms.get(),
             });
-            expired.extend(records);
+            records.for_each(|record| expired.push(record));
         }
         self.resized(at, before, after);
         self.state.record_change(&key);

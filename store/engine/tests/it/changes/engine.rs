@@ -11,8 +11,7 @@ use store_engine::keyspace::{ENTRY_OVERHEAD, Expired, Sticky};
 use store_engine::size::allocated;
 use store_engine::value::Str;
 use store_engine::{
-    Args, Ctx, DATABASES, Effects, Entry, Keyspace, Partition, Partitions, Protocol, Reply, Stamp, UndoLog,
-    Value, rdb,
+    Args, Ctx, DATABASES, Effects, Entry, Partition, Partitions, Protocol, Reply, Stamp, UndoLog, Value, rdb,
 };
 
 use super::author::{KINDS, NOW_MS};
@@ -194,7 +193,7 @@ impl Engine {
         self.partitions
             .iter_mut()
             .flat_map(|partition| &mut partition.databases)
-            .for_each(Keyspace::keep_expired);
+            .for_each(|space| space.keep_expired(&Arc::default()));
     }
 
     /// Adds what has expired to the effects, as a journal does.

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::testing::Bench;
 use crate::{Effects, Partition, Partitions, Protocol, UndoLog};
@@ -291,7 +292,7 @@ fn times_that_came_back_are_swept() {
 #[test]
 fn sweeping_is_bounded_and_recorded() {
     let mut bench = Bench::new();
-    bench.partition.databases[0].keep_expired();
+    bench.partition.databases[0].keep_expired(&Arc::default());
     bench.effects = Some(Effects::default());
     for at in 0..5_000 {
         bench.run(&format!("HSETEX k PX {} FIELDS 1 f{at} v", 1 + at % 100));
