@@ -261,10 +261,13 @@ impl World {
         if position.index < replica.log().before().index {
             return Ok(());
         }
-        (machine.kept, machine.data) = (copy.clone(), copy);
+        machine.kept = copy;
         machine.copied_at = None;
         self.copies += 1;
-        replica.copied(position, &members).map_err(|error| format!("replica {}: {error}", machine.id))
+        replica.copied(position, &members).map_err(|error| format!("replica {}: {error}", machine.id))?;
+        // Its log may have got further meanwhile.
+        machine.read();
+        self.rules.has(machine.id, machine.data.index, &machine.data.service)
     }
 
     fn calm(&mut self) {
