@@ -40,6 +40,13 @@ pub enum NotReady {
     NoLeader(String),
     /// The replica of this group does not count in its majority yet.
     NoVote(String),
+    /// The majority of this group still counts a process that the cluster does not have any more.
+    CountsGone {
+        /// The group.
+        group: String,
+        /// The process.
+        process: u64,
+    },
     /// The replica of this group needs a copy of the data.
     NeedsCopy(String),
     /// The leader of this group has not said yet what is committed.
@@ -66,6 +73,10 @@ impl fmt::Display for NotReady {
             NotReady::Missing(group) => write!(f, "the replica of group {group} has not begun yet"),
             NotReady::NoLeader(group) => write!(f, "the replica of group {group} knows no leader"),
             NotReady::NoVote(group) => write!(f, "the replica of group {group} has no vote yet"),
+            NotReady::CountsGone { group, process } => write!(
+                f,
+                "process {process}, which the cluster does not have any more, still counts in the majority of group {group}"
+            ),
             NotReady::NeedsCopy(group) => write!(f, "the replica of group {group} needs a copy of the data"),
             NotReady::Unknown(group) => {
                 write!(f, "the leader of group {group} has not said yet what is committed")
@@ -112,8 +123,12 @@ impl State {
             if entries > 0 {
                 return Err(NotReady::Behind { group: name(), entries });
             }
-            if !replica.handle.log.members().voters.contains(&me) {
+            let voters = replica.handle.log.members().voters;
+            if !voters.contains(&me) {
                 return Err(NotReady::NoVote(name()));
+            }
+            if let Some(process) = voters.into_iter().find(|id| groups.process(*id).is_none()) {
+                return Err(NotReady::CountsGone { group: name(), process });
             }
         }
         let is_former =
