@@ -1,5 +1,7 @@
 //! One replica of a group.
 
+use std::collections::BTreeMap;
+
 use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, Entry, EntryType, Message, MessageType};
 use raft::{Config, ProgressState, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
 use slog::{Discard, Logger, o};
@@ -76,7 +78,7 @@ pub struct Follower {
     pub has_caught_up: bool,
     /// Whether it waits for a copy of the data.
     pub needs_copy: bool,
-    /// Whether it was heard since the last election time.
+    /// Whether it was heard within the shortest election time.
     pub is_active: bool,
 }
 
@@ -109,6 +111,8 @@ pub struct Replica {
     /// Until then it gives no vote: before its start it may have given a lease.
     deaf_until_ms: u64,
     ticks: usize,
+    /// At which tick each other replica was heard last.
+    heard: BTreeMap<u64, usize>,
     /// What a leader sent that does not have the entries any more that this replica lacks.
     awaits_copy: Option<Message>,
     /// The copy that was made, until the log begins with it.
@@ -146,6 +150,7 @@ impl Replica {
             lease: Lease::default(),
             deaf_until_ms: if is_new { 0 } else { settings.now_ms + LEASE_MS },
             ticks: 0,
+            heard: BTreeMap::new(),
             awaits_copy: None,
             copy: None,
             restored: None,
@@ -222,6 +227,9 @@ impl Replica {
     /// Another replica sent this message.
     pub fn step(&mut self, bytes: &[u8], now_ms: u64) -> Result<(), ConsensusError> {
         let message = message::decode(bytes, self.id)?;
+        if self.raw.raft.prs().get(message.from).is_some() {
+            self.heard.insert(message.from, self.ticks);
+        }
         if message.msg_type == MessageType::MsgSnapshot {
             if message.term >= self.raw.raft.term {
                 self.awaits_copy = Some(message);
@@ -316,7 +324,8 @@ impl Replica {
                 && progress.matched > 0
                 && progress.matched + NEAR > committed,
             needs_copy: progress.state == ProgressState::Snapshot,
-            is_active: progress.recent_active,
+            // The Raft implementation forgets at each election time who was heard before.
+            is_active: self.heard.get(id).is_some_and(|tick| self.ticks - tick <= ELECTION_TICKS),
         };
         others.map(follower).collect()
     }
