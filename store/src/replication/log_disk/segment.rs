@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! header   "moonlogs", version u32, number of the first frame u64
-//! frame    length of the body u32, CRC-32 of the body u32, body
+//! frame    length of the body u64, CRC-32 of the body u32, body
 //! ```
 //!
 //! Numbers are little-endian; a body is a `LogFrame`. A crash may leave a part of a header or of a frame at the end.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use bytes::{Buf as _, Bytes};
@@ -22,7 +22,7 @@ const MAGIC: &[u8; 8] = b"moonlogs";
 /// The version of the format. Later ones are refused.
 const FORMAT: u32 = 1;
 const HEADER_BYTES: usize = 20;
-const FRAME_HEADER_BYTES: usize = 8;
+const FRAME_HEADER_BYTES: usize = 12;
 const SUFFIX: &str = ".log";
 
 /// A segment that is written to.
@@ -55,15 +55,13 @@ impl Segment {
 
     /// Appends a frame. Durable when this returns; after an error it is unknown what of it is there.
     pub(super) fn append(&mut self, frame: &disk::LogFrame) -> Result<(), DiskError> {
-        let body_bytes = u32::try_from(frame.encoded_len()).map_err(|_| {
-            DiskError::Refused("more than 4 GiB in one flush of the replicated logs".to_owned())
-        })?;
-        let mut bytes = Vec::with_capacity(FRAME_HEADER_BYTES + body_bytes as usize);
-        bytes.extend_from_slice(&body_bytes.to_le_bytes());
+        let body_bytes = frame.encoded_len();
+        let mut bytes = Vec::with_capacity(FRAME_HEADER_BYTES + body_bytes);
+        bytes.extend_from_slice(&(body_bytes as u64).to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
         frame.encode_raw(&mut bytes);
         let crc = crc32fast::hash(&bytes[FRAME_HEADER_BYTES..]);
-        bytes[4..FRAME_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+        bytes[8..FRAME_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
         let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_data());
         written.map_err(DiskError::io("write", &self.path))?;
         self.length += bytes.len() as u64;
@@ -134,11 +132,11 @@ fn next_body(rest: &mut Bytes) -> Option<Bytes> {
     if rest.len() < FRAME_HEADER_BYTES {
         return None;
     }
-    let (length, crc) = (rest.get_u32_le() as usize, rest.get_u32_le());
-    if length > rest.len() {
+    let (length, crc) = (rest.get_u64_le(), rest.get_u32_le());
+    if length > rest.len() as u64 {
         return None;
     }
-    let body = rest.split_to(length);
+    let body = rest.split_to(length as usize);
     (crc32fast::hash(&body) == crc).then_some(body)
 }
 
@@ -161,7 +159,11 @@ pub(super) fn flush(dir: &Path, number: u64) -> Result<(), DiskError> {
 /// Deletes a segment. Durable when this returns, so that no later one can be gone before it.
 pub(super) fn delete(dir: &Path, number: u64) -> Result<(), DiskError> {
     let path = path_of(dir, number);
-    fs::remove_file(&path).map_err(DiskError::io("delete", &path))?;
+    match fs::remove_file(&path) {
+        // An earlier attempt has failed behind this.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        removed => removed.map_err(DiskError::io("delete", &path))?,
+    }
     sync(dir)
 }
 
