@@ -17,7 +17,7 @@ use crate::replication::{GroupId, GroupInfo, Groups, ProcessInfo, Recovery, Reco
 /// How long a process may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
 /// How long it may take until replicas have noticed that their leader is lost, and have applied their logs,
-const PATIENCE: Duration = Duration::from_secs(5);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// and the pause between two looks.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -70,7 +70,7 @@ pub async fn plan_recovery(
             }
             Err(error) => error,
         };
-        if !error.may_pass || since.elapsed() > PATIENCE {
+        if !error.may_pass || since.elapsed() > SETTLE_TIMEOUT {
             return Err(TopologyError::NotRecovered(error.why));
         }
         sleep(AGAIN).await;
@@ -161,7 +161,8 @@ impl RecoveryPlan {
         all.collect()
     }
 
-    /// Does it. When the first process has it on disk there is no way back, and the others hear of it from that one, too.
+    /// Recovers the cluster. When the first process has the new list of groups on disk there is no way back: the other processes hear of
+    /// the list from that one, too.
     pub async fn carry_out(&self, credentials: &PeerCredentials) -> Result<(), TopologyError> {
         let mut told = 0;
         for ProcessInfo { id, address, .. } in &self.groups.processes {

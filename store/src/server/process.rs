@@ -310,7 +310,7 @@ impl Store for Process {
         let known = request.extensions().get::<Known>().cloned().unwrap_or_default();
         let wire::ChangeRequest { token, cluster, change } = request.into_inner();
         self.state.check(&token, cluster)?;
-        // A process that joins may be waited for longer than a stranger may stay.
+        // A process that joins may be waited for longer than an unauthenticated connection is kept open.
         known.set();
         let Some(meta) = self.state.meta.read().clone() else {
             return Err(self.state.elsewhere("this process does not lead the group meta".to_owned()));

@@ -8,7 +8,7 @@ use super::errors::TopologyError;
 use super::output::print;
 use super::replicas;
 
-/// Tells what is left and what may be lost; does it only with `accept_loss`.
+/// Prints what is left of the cluster and what may be lost; recovers the cluster only with `accept_loss`.
 pub(super) async fn run(
     stores: &[String],
     credentials: &PeerCredentials,
@@ -47,7 +47,9 @@ fn as_text(plan: &RecoveryPlan) -> String {
         let goes_on = match goes_on_with {
             None => "keeps its data".to_owned(),
             Some(SoleReplica { address, last: None, .. }) => {
-                format!("begins anew on {address}, with the list of groups as known there")
+                format!(
+                    "starts with a new log on {address}, and with the list of groups that this process knows"
+                )
             }
             Some(SoleReplica { address, last: Some(last), without_leader }) => format!(
                 "goes on with the data of {address}, whose log ends with entry {} of term {}; changes after that, which a majority \

@@ -104,7 +104,7 @@ pub(super) async fn wait_for_all(
     wait_until(stores, directory, credentials, all_unfinished).await
 }
 
-/// Waits until nothing is unfinished any more; tells what is.
+/// Waits until nothing is unfinished any more; prints what is waited for.
 async fn wait_until(
     stores: &[String],
     directory: &Directory,

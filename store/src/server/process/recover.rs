@@ -79,6 +79,7 @@ mod tests {
 
     use super::super::settings::log_dir;
     use super::*;
+    use crate::journal::testing::TempDir;
     use crate::replication::GroupId;
 
     fn log_disk(dir: &Path) -> LogDisk {
@@ -87,36 +88,35 @@ mod tests {
 
     #[test]
     fn an_interrupted_recovery_is_finished() {
-        let dir = std::env::temp_dir().join(format!("moonshard-recovers-{}", std::process::id()));
+        let dir = TempDir::new("recovers");
+        let dir = &*dir.0;
         let (own, others, whole, meta) = (GroupId(0), GroupId(1), GroupId(2), GroupId::META);
         let addresses: Vec<String> = (1..=3).map(|at| format!("store{at}:1")).collect();
         let mut groups = Groups::found(7, &addresses, 3).expect("enough processes");
         (groups.groups[0].recovered_from, groups.groups[1].recovered_from) = (Some(2), Some(1));
         groups.meta.recovered_from = Some(2);
         let founding = Founding { groups, process: 2, is_recovering: true };
-        let mut disk = log_disk(&dir);
+        let mut disk = log_disk(dir);
         for group in [own, others, whole] {
             recover_log(&mut disk, group, 2).expect("there is room");
         }
-        let has_data = |group| group_dir(&dir, group).exists();
-        let make = |group| fs::create_dir_all(group_dir(&dir, group)).expect("there is room");
+        let has_data = |group| group_dir(dir, group).exists();
+        let make = |group| fs::create_dir_all(group_dir(dir, group)).expect("there is room");
         [own, others, whole, meta].into_iter().for_each(make);
         for _ in 0..2 {
             drop(disk);
-            disk = log_disk(&dir);
-            finish(&dir, &mut disk, founding.clone()).expect("it works");
-            // The data of the group that begins anew is of the log that it has now.
+            disk = log_disk(dir);
+            finish(dir, &mut disk, founding.clone()).expect("it works");
+            // A group that got a new log has no data that is older than the log.
             if !has_data(meta) {
                 make(meta);
             }
             drop(disk);
-            disk = log_disk(&dir);
+            disk = log_disk(dir);
             assert_eq!(disk.groups(), [own, whole, meta]);
             assert_eq!([own, others, whole, meta].map(has_data), [true, false, true, true]);
             let done = Founding::from_record(disk.founding().expect("it is there"));
             assert_eq!(done, Ok(Founding { is_recovering: false, ..founding.clone() }));
         }
-        drop(disk);
-        fs::remove_dir_all(dir).expect("it is there");
     }
 }
