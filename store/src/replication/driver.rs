@@ -302,6 +302,13 @@ impl Driving {
                     driven.replica.transfer(to);
                 }
             }
+            Command::Resign(group, term) => {
+                if let Some(driven) =
+                    self.replicas.get_mut(&group).filter(|it| it.replica.role().term == term)
+                {
+                    driven.replica.resign();
+                }
+            }
             Command::Unreachable(process) => {
                 self.replicas.values_mut().for_each(|driven| driven.replica.report_unreachable(process));
             }

@@ -65,8 +65,6 @@ pub enum GroupError {
     Entry(u64),
     /// The node lacks this record, and the log begins later.
     Gap(u64),
-    /// It leads, and what serves the group has ended.
-    NotServed,
     /// A thread has panicked.
     Panic,
 }
@@ -79,7 +77,6 @@ impl fmt::Display for GroupError {
             GroupError::Gap(record) => {
                 write!(f, "record {record} is missing, and the replicated log begins later")
             }
-            GroupError::NotServed => f.write_str("the group cannot be served here"),
             GroupError::Panic => f.write_str("a thread has panicked"),
         }
     }
@@ -158,27 +155,21 @@ impl Group {
             // What it has proposed in this term may still be committed, and the next node would not have it.
             if let Left::Lead(term) = left
                 && !is_whole
-                && self.still_leads(term).await
             {
-                return Err(GroupError::NotServed);
+                self.resign(term).await;
             }
         }
     }
 
-    /// Whether it still leads in this term, once a driver that stands still goes on.
-    async fn still_leads(&mut self, term: u64) -> bool {
+    /// Leads no more in this term, or is to end.
+    async fn resign(&mut self, term: u64) {
+        self.replica.resign(term);
         let mut state = self.replica.state();
-        while state.borrow_and_update().leads_in(term) {
-            if !self.replica.stands_still() {
-                return true;
-            }
-            tokio::select! {
-                // An error: there is no driver any more, which the state says.
-                _ = timeout(STANDSTILL_CHECK, state.changed()) => {}
-                _ = self.stop.wait_for(|stop| *stop) => return false,
-            }
+        tokio::select! {
+            // An error: there is no driver any more.
+            _ = state.wait_for(|state| !state.leads_in(term)) => {}
+            _ = self.stop.wait_for(|stop| *stop) => {}
         }
-        false
     }
 
     /// Gets a copy of the data from the leader, unless it is to end.

@@ -114,6 +114,11 @@ impl ReplicaHandle {
         self.inbox.command(Command::Durable(self.group, record));
     }
 
+    /// The replica leads no more, if it leads in this term.
+    pub fn resign(&self, term: u64) {
+        self.inbox.command(Command::Resign(self.group, term));
+    }
+
     /// The replica takes part in its group no more, so that another one leads it.
     pub fn remove(&self) {
         self.inbox.command(Command::Remove(self.group));
@@ -203,6 +208,7 @@ pub(super) enum Command {
     Copied(GroupId, Copied, oneshot::Sender<()>),
     Change(GroupId, MemberChange),
     Transfer(GroupId, u64),
+    Resign(GroupId, u64),
     Unreachable(u64),
     Remove(GroupId),
     Forget(GroupId, oneshot::Sender<()>),
