@@ -115,6 +115,9 @@ pub struct LogEntry {
     pub kind: i32,
     #[prost(bytes = "bytes", tag = "3")]
     pub data: ::prost::bytes::Bytes,
+    /// A long proposal is divided: so many entries with its other parts follow in the same term.
+    #[prost(uint32, tag = "4")]
+    pub following: u32,
 }
 /// Nested message and enum types in `LogEntry`.
 pub mod log_entry {

@@ -7,8 +7,8 @@ use std::fmt;
 pub enum ConsensusError {
     /// It is not the leader, or is about to hand over the leadership. Nothing was done.
     NotLeader,
-    /// More is proposed than the other replicas have taken. Nothing was done.
-    Full,
+    /// Another change of the members is not committed yet. Nothing was done.
+    ChangePending,
     /// A record of the log on disk cannot be read, or does not follow the one before.
     Damaged(String),
     /// A message of another replica cannot be read, or is not for this replica.
@@ -29,7 +29,9 @@ impl fmt::Display for ConsensusError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConsensusError::NotLeader => f.write_str("this replica is not the leader of its group"),
-            ConsensusError::Full => f.write_str("the other replicas of the group are too far behind"),
+            ConsensusError::ChangePending => {
+                f.write_str("another change of the members is not committed yet")
+            }
             ConsensusError::Damaged(what) => write!(f, "the replicated log is damaged: {what}"),
             ConsensusError::InvalidMessage(what) => write!(f, "invalid message of another replica: {what}"),
             ConsensusError::LogLost { last, acknowledged } => write!(

@@ -14,6 +14,7 @@ mod error;
 mod lease;
 mod log;
 mod message;
+mod parts;
 mod replica;
 mod timing;
 
@@ -22,7 +23,8 @@ mod simulation;
 
 pub use self::error::ConsensusError;
 pub use self::lease::LEASE_MS;
-pub use self::log::{Committed, Log, LogChange, LogKey, Members, Position, Saved};
+pub use self::log::{Log, LogChange, LogKey, Members, Position, Saved};
 pub use self::message::Outgoing;
+pub use self::parts::{Committed, Data};
 pub use self::replica::{Follower, MemberChange, Replica, Role, Round, Settings};
 pub use self::timing::{ELECTION_TICKS, HEARTBEAT_TICKS, TICK_MS};

@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::RwLock;
 use prost::Message as _;
 use proto::disk::v1 as disk;
@@ -12,6 +11,7 @@ use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Snapshot};
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 
 use crate::error::ConsensusError;
+use crate::parts::{self, Assembler, Committed};
 
 /// Where an entry stands.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -84,15 +84,6 @@ pub struct Saved {
     pub entries: Vec<(u64, Vec<u8>)>,
 }
 
-/// An entry that a majority has on disk.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Committed {
-    /// Where it stands.
-    pub position: Position,
-    /// What was proposed; empty in entries of the consensus itself.
-    pub data: Bytes,
-}
-
 /// A log, shared by the replica and those who read what is committed.
 #[derive(Clone, Default)]
 pub struct Log(Arc<RwLock<Inner>>);
@@ -153,14 +144,14 @@ impl Log {
                 disk::log_entry::Kind::Normal => EntryType::EntryNormal,
                 disk::log_entry::Kind::Members => EntryType::EntryConfChangeV2,
             };
-            inner.bytes += entry.data.len();
-            inner.entries.push_back(Entry {
+            inner.push(Entry {
                 entry_type: kind,
                 term: entry.term,
                 index,
+                context: parts::context_of(entry.following),
                 data: entry.data,
                 ..Entry::default()
-            });
+            })?;
         }
         if inner.promised.commit > inner.last() {
             let what =
@@ -189,17 +180,21 @@ impl Log {
         Ok(changes)
     }
 
-    /// Takes what a round brings; returns what of it has to be on disk.
-    pub(crate) fn store(&self, promised: Option<&HardState>, entries: &[Entry]) -> Vec<LogChange> {
+    /// Takes what a round brings; returns what of it has to be on disk. An error: the leader sent parts of proposals that do not
+    /// follow each other.
+    pub(crate) fn store(
+        &self,
+        promised: Option<&HardState>,
+        entries: &[Entry],
+    ) -> Result<Vec<LogChange>, ConsensusError> {
         let mut inner = self.0.write();
         let mut changes = Vec::new();
         if let Some(first) = entries.first() {
             let last = inner.last();
             inner.cut(first.index);
             for entry in entries {
+                inner.push(entry.clone())?;
                 changes.push(LogChange::Put(LogKey::Entry(entry.index), record_of(entry)));
-                inner.bytes += entry.data.len();
-                inner.entries.push_back(entry.clone());
             }
             changes.extend((inner.last() + 1..=last).map(|index| LogChange::Delete(LogKey::Entry(index))));
         }
@@ -209,7 +204,7 @@ impl Log {
         if promised.is_some() {
             changes.push(inner.state());
         }
-        changes
+        Ok(changes)
     }
 
     /// Drops all entries: the node has a copy of the data up to the entry `before`, and the log continues behind that entry.
@@ -250,10 +245,16 @@ impl Log {
         inner.committed = inner.committed.max(committed);
     }
 
-    /// Drops the entries up to this one, which must be committed; returns what that changes on disk.
+    /// Drops the entries up to this one that are committed, but none of a proposal that goes on behind it; returns what that changes on
+    /// disk.
     pub(crate) fn shorten(&self, to: u64) -> Vec<LogChange> {
         let mut inner = self.0.write();
-        let to = to.min(inner.committed);
+        let (mut assembler, mut whole) = (Assembler::default(), Vec::new());
+        let committed = to.min(inner.committed);
+        for entry in inner.entries.iter().take_while(|entry| entry.index <= committed) {
+            assembler.take(entry, &mut whole);
+        }
+        let to = whole.last().map_or(0, |last| last.position.index);
         let mut changes = Vec::new();
         while let Some(entry) = inner.entries.pop_front_if(|entry| entry.index <= to) {
             inner.bytes -= entry.data.len();
@@ -269,26 +270,20 @@ impl Log {
         changes
     }
 
-    /// Committed entries from number `from` on, in order, with at least one if there is any and about `most_bytes` at most.
-    /// `None`: the log begins later.
+    /// What is committed from the entry `from` on, in order, with at least one proposal if there is any and about `most_bytes` at
+    /// most. `from` is the first entry of the log, or the one behind what was given before. `None`: the log begins later.
     pub fn committed(&self, from: u64, most_bytes: usize) -> Option<Vec<Committed>> {
         let inner = self.0.read();
         let skipped = usize::try_from(from.checked_sub(inner.before.index + 1)?).unwrap_or(usize::MAX);
-        let mut bytes = 0;
-        let entries = inner.entries.iter().skip(skipped).take_while(|entry| entry.index <= inner.committed);
-        let fits = |entry: &&Entry| {
-            let first = bytes == 0;
+        let (mut assembler, mut all, mut bytes) = (Assembler::default(), Vec::new(), 0);
+        for entry in inner.entries.iter().skip(skipped).take_while(|entry| entry.index <= inner.committed) {
             bytes += entry.data.len() + 1;
-            first || bytes <= most_bytes
-        };
-        let entry = |entry: &Entry| Committed {
-            position: Position { index: entry.index, term: entry.term },
-            data: match entry.entry_type {
-                EntryType::EntryNormal => entry.data.clone(),
-                _ => Bytes::new(),
-            },
-        };
-        Some(entries.take_while(fits).map(entry).collect())
+            if bytes > most_bytes && !all.is_empty() && !assembler.is_open() {
+                break;
+            }
+            assembler.take(entry, &mut all);
+        }
+        Some(all)
     }
 
     /// Up to which entry all are committed.
@@ -340,6 +335,18 @@ impl Inner {
         self.before.index + self.entries.len() as u64
     }
 
+    /// Appends an entry, which must continue the proposal before if that is not whole.
+    fn push(&mut self, entry: Entry) -> Result<(), ConsensusError> {
+        let before = self.entries.iter().rev().find(|before| parts::has_data(before));
+        if !parts::may_follow(before, &entry) {
+            let what = format!("entry {} does not continue the proposal before", entry.index);
+            return Err(ConsensusError::Damaged(what));
+        }
+        self.bytes += entry.data.len();
+        self.entries.push_back(entry);
+        Ok(())
+    }
+
     /// Drops the entries from this one on.
     fn cut(&mut self, from: u64) {
         while let Some(entry) = self.entries.pop_back_if(|entry| entry.index >= from) {
@@ -386,7 +393,10 @@ fn record_of(entry: &Entry) -> Vec<u8> {
         EntryType::EntryNormal => disk::log_entry::Kind::Normal,
         _ => disk::log_entry::Kind::Members,
     };
-    disk::LogEntry { term: entry.term, kind: kind.into(), data: entry.data.clone() }.encode_to_vec()
+    // Without a number it would not be in the log.
+    let following = parts::following(entry).unwrap_or_default();
+    disk::LogEntry { term: entry.term, kind: kind.into(), data: entry.data.clone(), following }
+        .encode_to_vec()
 }
 
 impl Storage for Log {
@@ -463,9 +473,12 @@ mod tests {
     fn what_is_on_disk_is_what_was_stored() {
         let (log, mut disk) = (Log::new(&[1, 2, 3]), BTreeMap::new());
         let promised = HardState { term: 2, vote: 3, commit: 3, ..HardState::default() };
-        apply(&mut disk, log.store(None, &[entry(2, 1), entry(3, 1), entry(4, 1), entry(5, 1)]));
+        apply(
+            &mut disk,
+            log.store(None, &[entry(2, 1), entry(3, 1), entry(4, 1), entry(5, 1)]).expect("they follow"),
+        );
         // Another leader has other entries from the fourth on.
-        apply(&mut disk, log.store(Some(&promised), &[entry(4, 2)]));
+        apply(&mut disk, log.store(Some(&promised), &[entry(4, 2)]).expect("they follow"));
         log.publish(3);
         apply(&mut disk, log.shorten(2));
         let read = Log::load(saved(&disk)).expect("it is whole");
@@ -479,8 +492,8 @@ mod tests {
     #[test]
     fn readers_see_what_is_committed() {
         let log = Log::new(&[1]);
-        log.store(None, &[entry(2, 1), entry(3, 1), entry(4, 1)]);
-        assert_eq!(log.committed(2, 100), Some(vec![]));
+        log.store(None, &[entry(2, 1), entry(3, 1), entry(4, 1)]).expect("they follow");
+        assert!(log.committed(2, 100).is_some_and(|all| all.is_empty()));
         log.publish(3);
         let seen = |from, most| {
             log.committed(from, most).map(|all| all.iter().map(|at| at.position.index).collect())
@@ -493,10 +506,38 @@ mod tests {
     }
 
     #[test]
+    fn a_proposal_of_several_entries_is_read_and_dropped_as_one() {
+        let (log, mut disk) = (Log::new(&[1]), BTreeMap::new());
+        let part = |index, following| Entry { context: parts::context_of(following), ..entry(index, 1) };
+        let entries = [part(2, 0), part(3, 2), part(4, 1), part(5, 0), part(6, 1)];
+        let promised = HardState { term: 1, commit: 5, ..HardState::default() };
+        apply(&mut disk, log.store(Some(&promised), &entries).expect("they follow"));
+        log.publish(4);
+        let seen = |log: &Log, from, most| {
+            let all = log.committed(from, most).unwrap_or_default();
+            all.iter().map(|it| (it.first, it.position.index, it.data.whole().len())).collect::<Vec<_>>()
+        };
+        assert_eq!(seen(&log, 2, 100), [(2, 2, 3)], "the last part is not committed");
+        log.publish(5);
+        assert_eq!(seen(&log, 2, 100), [(2, 2, 3), (3, 5, 9)]);
+        assert_eq!(seen(&log, 3, 1), [(3, 5, 9)], "one is always given");
+        apply(&mut disk, log.shorten(4));
+        assert_eq!((log.before().index, seen(&log, 3, 100)), (2, vec![(3, 5, 9)]), "a part of it stays");
+        let read = Log::load(saved(&disk)).expect("it is whole");
+        read.publish(6);
+        assert_eq!(seen(&read, 3, 100), [(3, 5, 9)]);
+        assert!(log.store(None, &[entry(7, 1), part(8, 3), part(9, 1)]).is_err());
+        assert_eq!((log.shorten(5).len(), log.before().index), (4, 5));
+    }
+
+    #[test]
     fn the_members_of_each_entry_are_known() {
         let (log, mut disk) = (Log::new(&[1, 2, 3]), BTreeMap::new());
         let promised = HardState { term: 1, commit: 4, ..HardState::default() };
-        apply(&mut disk, log.store(Some(&promised), &[entry(2, 1), entry(3, 1), entry(4, 1)]));
+        apply(
+            &mut disk,
+            log.store(Some(&promised), &[entry(2, 1), entry(3, 1), entry(4, 1)]).expect("they follow"),
+        );
         let members = |voters: &[u64], learners: &[u64]| Members {
             voters: voters.to_vec(),
             learners: learners.to_vec(),
@@ -515,7 +556,7 @@ mod tests {
         let read = Log::load(saved(&disk)).expect("it is whole");
         assert_eq!((read.before(), read.last_index(), disk.len()), (copied, 9, 1));
         assert_eq!(read.members().voters, [2, 4]);
-        apply(&mut disk, read.store(None, &[entry(10, 2)]));
+        apply(&mut disk, read.store(None, &[entry(10, 2)]).expect("they follow"));
         apply(&mut disk, read.deleted());
         assert_eq!(disk.len(), 0);
     }
@@ -525,7 +566,10 @@ mod tests {
         let (log, mut disk) = (Log::new(&[1, 2, 3]), BTreeMap::new());
         let change = Entry { entry_type: EntryType::EntryConfChangeV2, ..entry(3, 1) };
         let promised = HardState { term: 4, vote: 3, commit: 3, ..HardState::default() };
-        apply(&mut disk, log.store(Some(&promised), &[entry(2, 1), change, entry(4, 4)]));
+        apply(
+            &mut disk,
+            log.store(Some(&promised), &[entry(2, 1), change, entry(4, 4)]).expect("they follow"),
+        );
         for _ in 0..2 {
             let changes = Log::recover(saved(&disk), 2).expect("it is whole");
             apply(&mut disk, changes);
@@ -548,7 +592,7 @@ mod tests {
     fn a_damaged_log_is_refused() {
         let (log, mut disk) = (Log::new(&[1]), BTreeMap::new());
         let promised = HardState { term: 1, vote: 1, commit: 3, ..HardState::default() };
-        apply(&mut disk, log.store(Some(&promised), &[entry(2, 1), entry(3, 1)]));
+        apply(&mut disk, log.store(Some(&promised), &[entry(2, 1), entry(3, 1)]).expect("they follow"));
         let error = |change: fn(&mut Saved)| {
             let mut saved = saved(&disk);
             change(&mut saved);

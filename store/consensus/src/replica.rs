@@ -1,7 +1,8 @@
 //! One replica of a group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
+use bytes::Bytes;
 use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, Entry, EntryType, Message, MessageType};
 use raft::{Config, ProgressState, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
 use slog::{Discard, Logger, o};
@@ -9,12 +10,13 @@ use store_engine::random;
 
 use crate::error::ConsensusError;
 use crate::lease::{LEASE_MS, Lease};
-use crate::log::{Committed, Log, LogChange, Members, Position, Saved, snapshot_of};
+use crate::log::{Log, LogChange, Members, Position, Saved, snapshot_of};
 use crate::message::{self, Outgoing};
+use crate::parts::{self, Assembler, Committed, PART_BYTES};
 use crate::timing::{ELECTION_TICKS, HEARTBEAT_TICKS};
 
-/// Entries that are not committed yet may have so many bytes: then nothing more is proposed.
-const UNCOMMITTED_BYTES: u64 = 64 << 20;
+/// Entries that are not committed yet may have so many bytes: what is proposed beyond that waits.
+const UNCOMMITTED_BYTES: u64 = 16 << 20;
 /// A message carries entries of about so many bytes.
 const MESSAGE_BYTES: u64 = 1 << 20;
 /// Messages to one replica that are not answered yet.
@@ -36,12 +38,14 @@ pub struct Settings {
     pub seed: u64,
     /// The present time, see [`Replica::tick`].
     pub now_ms: u64,
+    /// A proposal that is longer is divided.
+    pub part_bytes: usize,
 }
 
 impl Settings {
     /// Of a replica with this number in a group of `voters`.
     pub fn new(id: u64, voters: &[u64], seed: u64, now_ms: u64) -> Settings {
-        Settings { id, voters: voters.to_vec(), seed, now_ms }
+        Settings { id, voters: voters.to_vec(), seed, now_ms, part_bytes: PART_BYTES }
     }
 }
 
@@ -95,7 +99,7 @@ pub struct Round {
     pub must_flush: bool,
     /// To be sent when the changes are durable.
     pub send_after: Vec<Outgoing>,
-    /// Entries that are committed now, in order.
+    /// What is committed now, in order.
     pub committed: Vec<Committed>,
 }
 
@@ -119,6 +123,12 @@ pub struct Replica {
     copy: Option<(Position, Members)>,
     /// A round that makes a copy the beginning of the log, and the entry that the copy is of.
     restored: Option<(u64, u64)>,
+    part_bytes: usize,
+    /// What is proposed and not in the log yet: parts with how many follow, and the term in which this replica leads.
+    waiting: VecDeque<(Bytes, u32)>,
+    waiting_term: u64,
+    /// Of what is committed.
+    assembler: Assembler,
 }
 
 impl Replica {
@@ -154,6 +164,10 @@ impl Replica {
             awaits_copy: None,
             copy: None,
             restored: None,
+            part_bytes: settings.part_bytes,
+            waiting: VecDeque::new(),
+            waiting_term: 0,
+            assembler: Assembler::default(),
         };
         replica.log.publish(replica.raw.raft.raft_log.committed.min(replica.log.last_index()));
         replica.draw();
@@ -256,21 +270,50 @@ impl Replica {
         }
     }
 
-    /// Adds an entry to the log, if this is the leader. It may be lost until it is committed.
-    pub fn propose(&mut self, data: Vec<u8>) -> Result<(), ConsensusError> {
-        if !self.role().leads || self.raw.raft.lead_transferee.is_some() {
+    /// Proposes something, if this is the leader: it comes into the log, in order, as soon as the others have taken what was proposed
+    /// before, and may be lost until it is committed.
+    pub fn propose(&mut self, data: Bytes) -> Result<(), ConsensusError> {
+        let Role { leads, term, .. } = self.role();
+        if !leads {
             return Err(ConsensusError::NotLeader);
         }
-        self.raw.propose(Vec::new(), data).map_err(|error| match error {
-            // This replica leads.
-            raft::Error::ProposalDropped => ConsensusError::Full,
-            error => error.into(),
-        })
+        if self.waiting_term != term {
+            self.waiting.clear();
+            self.waiting_term = term;
+        }
+        self.waiting.append(&mut parts::divide(data, self.part_bytes));
+        Ok(())
     }
 
-    /// Hands the leadership over to another replica, which becomes the leader once it has all entries. Nothing can be
-    /// proposed meanwhile; if it takes longer than an election this replica goes on.
+    /// Appends what waits for that.
+    fn append_waiting(&mut self) -> Result<(), ConsensusError> {
+        let Role { leads, term, .. } = self.role();
+        if !leads || self.waiting_term != term {
+            self.waiting.clear();
+        }
+        // While the leadership is handed over nothing is appended.
+        while self.raw.raft.lead_transferee.is_none()
+            && let Some((data, following)) = self.waiting.front()
+        {
+            let entry = parts::entry_of(data.clone(), *following);
+            let mut message = Message { from: self.id, entries: vec![entry].into(), ..Message::default() };
+            message.set_msg_type(MessageType::MsgPropose);
+            match self.raw.raft.step(message) {
+                Ok(()) => drop(self.waiting.pop_front()),
+                // The others have not taken enough of what was proposed before.
+                Err(raft::Error::ProposalDropped) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands the leadership over to another replica, which becomes the leader once it has all entries. What is proposed meanwhile
+    /// waits; if it takes longer than an election this replica goes on. Does nothing unless this replica leads.
     pub fn transfer(&mut self, to: u64) {
+        if !self.role().leads {
+            return;
+        }
         // The other one is voted for although this one was heard.
         self.lease.end();
         self.raw.transfer_leader(to);
@@ -297,7 +340,7 @@ impl Replica {
             return Err(ConsensusError::NotLeader);
         }
         if raft.has_pending_conf() {
-            return Err(ConsensusError::Full);
+            return Err(ConsensusError::ChangePending);
         }
         let (kind, id) = match change {
             MemberChange::AddLearner(id) => (ConfChangeType::AddLearnerNode, id),
@@ -371,6 +414,7 @@ impl Replica {
 
     /// What is to be done now, if there is something.
     pub fn round(&mut self) -> Result<Option<Round>, ConsensusError> {
+        self.append_waiting()?;
         if !self.raw.has_ready() {
             return Ok(None);
         }
@@ -388,9 +432,10 @@ impl Replica {
             let position = Position { index: metadata.index, term: metadata.term };
             round.changes.extend(self.log.restore(position, Members::of(metadata.get_conf_state())));
             round.must_flush = true;
+            self.assembler = Assembler::default();
             metadata.index
         });
-        round.changes.extend(self.log.store(ready.hs(), ready.entries()));
+        round.changes.extend(self.log.store(ready.hs(), ready.entries())?);
         if let Some(state) = ready.ss()
             && state.raft_state != StateRole::Leader
         {
@@ -407,7 +452,8 @@ impl Replica {
         if let Some(last) = committed.last() {
             let last = last.index;
             for entry in committed {
-                round.committed.push(self.take_committed(entry)?);
+                self.take_committed(&entry)?;
+                self.assembler.take(&entry, &mut round.committed);
             }
             self.raw.advance_apply_to(last);
             self.log.publish(last);
@@ -415,10 +461,10 @@ impl Replica {
         Ok(Some(round))
     }
 
-    fn take_committed(&mut self, entry: Entry) -> Result<Committed, ConsensusError> {
-        let position = Position { index: entry.index, term: entry.term };
+    /// Changes the members, if it is an entry that does.
+    fn take_committed(&mut self, entry: &Entry) -> Result<(), ConsensusError> {
         if entry.entry_type == EntryType::EntryNormal {
-            return Ok(Committed { position, data: entry.data });
+            return Ok(());
         }
         let change: ConfChangeV2 = protobuf::Message::parse_from_bytes(&entry.data)
             .map_err(|_| ConsensusError::Damaged(format!("entry {} cannot be read", entry.index)))?;
@@ -430,7 +476,7 @@ impl Replica {
             raft.become_follower(raft.term, raft::INVALID_ID);
             self.lease.end();
         }
-        Ok(Committed { position, data: bytes::Bytes::new() })
+        Ok(())
     }
 
     /// The changes of this round, and of all before it, are durable.
@@ -442,7 +488,7 @@ impl Replica {
         self.draw();
     }
 
-    /// Drops entries up to this one, which is not needed here any more; returns what that changes on disk. Replicas that lack
+    /// Drops entries up to this one, none of which is needed here any more, but none of a proposal that goes on behind it; returns what that changes on disk. Replicas that lack
     /// one of them need a copy of the data instead.
     pub fn shorten(&mut self, to: u64) -> Vec<LogChange> {
         self.log.shorten(to)
@@ -538,7 +584,7 @@ mod tests {
     #[test]
     fn only_a_leader_proposes() {
         let (mut replica, _) = Replica::open(&settings(1, 0), Saved::default()).expect("a new one");
-        assert!(matches!(replica.propose(vec![1]), Err(ConsensusError::NotLeader)));
+        assert!(matches!(replica.propose(Bytes::from_static(&[1])), Err(ConsensusError::NotLeader)));
         let settings = Settings::new(1, &[1], 1, 0);
         let (mut alone, _) = Replica::open(&settings, Saved::default()).expect("a new one");
         let mut committed = Vec::new();
@@ -550,12 +596,12 @@ mod tests {
             }
         }
         assert!(alone.is_ready_to_lead() && alone.lease_until_ms() > 28 * TICK_MS);
-        alone.propose(vec![1]).expect("it leads");
+        alone.propose(Bytes::from_static(&[1])).expect("it leads");
         while let Some(round) = alone.round().expect("it works") {
             alone.persisted(round.number);
             committed.extend(round.committed);
         }
-        let data: Vec<&[u8]> = committed.iter().map(|entry| &*entry.data).collect();
+        let data: Vec<Bytes> = committed.iter().map(|entry| entry.data.whole()).collect();
         assert_eq!(data, [&b""[..], &[1]]);
     }
 }

@@ -36,8 +36,8 @@ fn last_within(record: u64, log: &Log, before: Position) -> Position {
             return position;
         }
         for entry in entries {
-            let is_within =
-                entry::decode(&entry.data).is_ok_and(|read| read.is_none_or(|read| read.last() <= record));
+            let is_within = entry::decode(&entry.data.head())
+                .is_ok_and(|read| read.is_none_or(|read| read.last() <= record));
             if !is_within {
                 return position;
             }

@@ -3,7 +3,7 @@
 
 mod handle;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use consensus::{ConsensusError, Outgoing, Replica, Settings, TICK_MS};
+use consensus::{ConsensusError, Outgoing, Replica, Role, Settings, TICK_MS};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
@@ -161,8 +161,6 @@ struct Driven {
     term_of_leader: u64,
     /// While it leads: the node whose records it proposes, and since which term.
     leading: Option<(Arc<Node>, u64)>,
-    /// Entries that could not be proposed yet.
-    held: VecDeque<Vec<u8>>,
     /// The node has all records up to this one on its own disk.
     durable: u64,
     /// Of the node, whether it leads.
@@ -344,14 +342,12 @@ impl Driving {
         let (log, shown) = (replica.log().clone(), Arc::<Shown>::default());
         shown.leader_until_ms.store(settings.now_ms, Ordering::Relaxed);
         let handle = ReplicaHandle { group, log, state, shown: shown.clone(), inbox: self.inbox.clone() };
-        let (leading, held) = (None, VecDeque::new());
         let driven = Driven {
             replica,
             state: sender,
             shown,
             term_of_leader: 0,
-            leading,
-            held,
+            leading: None,
             durable: 0,
             questions: Questions::default(),
         };
@@ -424,22 +420,14 @@ impl Driven {
         }
     }
 
-    /// Proposes what the node has recorded.
+    /// Proposes what the node has recorded, while the replica leads in the node's term; if it does not, `publish` says that.
     fn propose(&mut self) -> Result<(), DriverError> {
-        let Some((node, _)) = &self.leading else { return Ok(()) };
+        let Role { leads, term, .. } = self.replica.role();
+        let Some((node, _)) = self.leading.as_ref().filter(|(_, since)| leads && *since == term) else {
+            return Ok(());
+        };
         for drained in node.journal().map(|journal| journal.take_proposals()).unwrap_or_default() {
-            self.held.push_back(entry::encode(&drained));
-        }
-        while let Some(data) = self.held.pop_front() {
-            match self.replica.propose(data.clone()) {
-                Ok(()) => {}
-                // Tried again when the others have taken more, or when the leadership was not handed over.
-                Err(ConsensusError::Full | ConsensusError::NotLeader) => {
-                    self.held.push_front(data);
-                    break;
-                }
-                Err(error) => return Err(DriverError::Consensus(error)),
-            }
+            self.replica.propose(entry::encode(&drained).into()).map_err(DriverError::Consensus)?;
         }
         Ok(())
     }
@@ -453,7 +441,7 @@ impl Driven {
                 let what = format!("entry {} cannot be read", mine.position.index);
                 DriverError::Consensus(ConsensusError::Damaged(what))
             };
-            if let Some(entry) = entry::decode(&mine.data).map_err(damaged)? {
+            if let Some(entry) = entry::decode(&mine.data.head()).map_err(damaged)? {
                 group.report(|progress| progress.committed = progress.committed.max(entry.last()));
             }
         }
@@ -505,7 +493,6 @@ impl Driven {
             group.report(|progress| progress.is_lost = true);
         }
         self.leading = None;
-        self.held.clear();
     }
 
     /// Drops entries that the node has on its own disk and all other replicas have, or all if they take too much room.
@@ -517,7 +504,7 @@ impl Driven {
         let held = log.committed(first, LOOK_BYTES).unwrap_or_default();
         let is_durable = |entry: &&consensus::Committed| {
             entry.position.index <= most
-                && entry::decode(&entry.data)
+                && entry::decode(&entry.data.head())
                     .is_ok_and(|entry| entry.is_none_or(|entry| entry.last() <= self.durable))
         };
         match held.iter().take_while(is_durable).last() {

@@ -279,7 +279,7 @@ fn apply(node: &Node, log: &consensus::Log, from: u64) -> Result<u64, GroupError
     };
     for committed in entries {
         let damaged = |_| GroupError::Entry(committed.position.index);
-        if let Some(entry) = entry::decode(&committed.data).map_err(damaged)? {
+        if let Some(entry) = entry::decode(&committed.data.whole()).map_err(damaged)? {
             if entry.first > newest() + 1 {
                 return Err(GroupError::Gap(newest() + 1));
             }

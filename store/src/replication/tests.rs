@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use store_engine::{Args, Protocol, Reply, command};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -87,6 +87,8 @@ struct Cluster {
     wires: Arc<Wires>,
     leading: Arc<Leading>,
     handles: Arc<Handles>,
+    /// Who serves the group does so no more, although it may still lead.
+    gives_up: Arc<Notify>,
     processes: Vec<Process>,
     reads: Reads,
     number: AtomicU64,
@@ -110,6 +112,7 @@ impl Cluster {
             wires: Arc::default(),
             leading,
             handles: Arc::default(),
+            gives_up: Arc::default(),
             processes: (1..=MOST).map(process).collect(),
             reads,
             number: AtomicU64::new(0),
@@ -139,13 +142,16 @@ impl Cluster {
         let settings =
             GroupSettings { open, opened: Arc::new(|_| ()), fetch, shards: 3, reads: self.reads, warn };
         let group = Group::new(settings, replica, stop.subscribe());
-        let (leading, id) = (self.leading.clone(), *id);
+        let (leading, gives_up, id) = (self.leading.clone(), self.gives_up.clone(), *id);
         *running = Some(tokio::spawn(async move {
             let lead = |node: Arc<Node>, mut leadership: Leadership| {
-                let leading = leading.clone();
+                let (leading, gives_up) = (leading.clone(), gives_up.clone());
                 async move {
                     leading.send_replace(Some((id, node)));
-                    leadership.lost().await;
+                    tokio::select! {
+                        _ = leadership.lost() => {}
+                        () = gives_up.notified() => {}
+                    }
                     leading.send_if_modified(|held| {
                         let mine = held.as_ref().is_some_and(|(leader, _)| *leader == id);
                         mine && held.take().is_some()
@@ -239,16 +245,18 @@ fn execute(node: &Arc<Node>, line: &[&str]) -> String {
 /// All keys with what DUMP says of them.
 fn contents(node: &Arc<Node>) -> BTreeMap<String, String> {
     let keys = ["counter", "list", "hash0", "hash1", "hash2", "hash3", "hash4", "hash5", "hash6"];
+    let long = ["text1", "text2", "text3", "torn1", "torn2", "torn3"];
     let shown = |key: &str| match key.as_bytes()[0] {
         b'c' => execute(node, &["GET", key]),
         b'l' => execute(node, &["LRANGE", key, "0", "-1"]),
+        b't' => execute(node, &["STRLEN", key]),
         _ => {
             let mut fields: Vec<String> = execute(node, &["HKEYS", key]).lines().map(str::to_owned).collect();
             fields.sort_unstable();
             fields.concat()
         }
     };
-    keys.iter().map(|key| (key.to_string(), shown(key))).collect()
+    keys.iter().chain(&long).map(|key| (key.to_string(), shown(key))).collect()
 }
 
 /// A leader that is cut off answers until its lease is over, or, if it is to ask, not at all.
@@ -319,6 +327,49 @@ async fn a_leader_that_is_cut_off_acknowledges_nothing_and_reads_nothing() {
     assert_eq!(cluster.count().await, Some(3));
     let mut cluster = cluster;
     sleep(Duration::from_millis(1500)).await;
+    cluster.is_equal().await;
+}
+
+/// A value that takes several entries of the log is there whole, or not at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_value_of_any_length_outlives_the_leader() {
+    let mut cluster = Cluster::start();
+    for round in 1..=3 {
+        let (leader, node) = cluster.leader(None).await;
+        let length = round * 3_000_000;
+        execute(&node, &["SET", &format!("text{round}"), &"x".repeat(length)]);
+        let settled = timeout(LONG, node.journal().expect("it has one").settle(true)).await;
+        settled.expect("it is decided").expect("all are there");
+        // One that was not acknowledged may be lost.
+        execute(&node, &["SET", &format!("torn{round}"), &"x".repeat(length)]);
+        drop(node);
+        cluster.kill(leader as usize - 1).await;
+        let (_, node) = cluster.leader(Some(leader)).await;
+        let found = |key: &str| execute(&node, &["STRLEN", &format!("{key}{round}")]);
+        assert_eq!(found("text"), format!(":{length}\r\n"));
+        let torn = found("torn");
+        assert!([0, length].map(|length| format!(":{length}\r\n")).contains(&torn), "{torn}");
+        drop(node);
+        cluster.start_process(leader as usize - 1);
+    }
+    cluster.is_equal().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_cannot_serve_stays_in_its_group() {
+    let mut cluster = Cluster::start();
+    let (leader, node) = cluster.leader(None).await;
+    cluster.count().await.expect("all are there");
+    let others = VOTERS.into_iter().filter(|id| *id != leader);
+    cluster.wires.cut.lock().extend(others.flat_map(|other| [(leader, other), (other, leader)]));
+    execute(&node, &["INCR", "counter"]);
+    drop(node);
+    cluster.gives_up.notify_waiters();
+    let (next, node) = cluster.leader(Some(leader)).await;
+    assert_ne!(next, leader);
+    drop(node);
+    cluster.wires.cut.lock().clear();
+    assert_eq!(cluster.count().await, Some(2));
     cluster.is_equal().await;
 }
 

@@ -48,7 +48,7 @@ impl Data {
     pub fn take(&mut self, entry: &Committed) {
         if entry.position.index > self.index {
             self.index = entry.position.index;
-            if let Some(command) = Command::from_bytes(&entry.data) {
+            if let Some(command) = Command::from_bytes(&entry.data.whole()) {
                 self.carry_out(command);
             }
         }
@@ -159,7 +159,7 @@ impl Machine {
             return false;
         }
         let command = Command { change, number, key: key % KEYS };
-        if replica.propose(command.to_bytes()).is_err() {
+        if replica.propose(command.to_bytes().into()).is_err() {
             return false;
         }
         match change {

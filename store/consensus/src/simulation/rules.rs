@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
+
 use super::service::{Command, Service};
 use crate::{Committed, Position};
 
@@ -10,8 +12,8 @@ use crate::{Committed, Position};
 pub struct Rules {
     /// The leader of each term.
     leaders: BTreeMap<u64, u64>,
-    /// What is committed: term and data of each entry.
-    committed: BTreeMap<u64, (u64, Vec<u8>)>,
+    /// What is committed, by the first entry of each proposal: where the last one stands, and the data.
+    committed: BTreeMap<u64, (Position, Bytes)>,
     /// What all entries up to one make together; a founder's log begins behind the first.
     services: BTreeMap<u64, Service>,
     /// Numbers of acknowledged writes.
@@ -32,13 +34,10 @@ impl Rules {
 
     /// A replica has this entry as committed: all replicas have the same ones.
     pub fn commits(&mut self, replica: u64, entry: &Committed) -> Result<(), String> {
-        let Position { index, term } = entry.position;
-        let found = self.committed.entry(index).or_insert_with(|| (term, entry.data.to_vec()));
-        if (found.0, &found.1[..]) != (term, &entry.data[..]) {
-            return Err(format!(
-                "entry {index} is of term {} and, at replica {replica}, of term {term}",
-                found.0
-            ));
+        let seen = (entry.position, entry.data.whole());
+        let found = self.committed.entry(entry.first).or_insert_with(|| seen.clone());
+        if *found != seen {
+            return Err(format!("entry {} is {found:?} and, at replica {replica}, {seen:?}", entry.first));
         }
         self.carry_out()
     }
@@ -49,11 +48,11 @@ impl Rules {
             Some((index, service)) => (*index, service.clone()),
             None => (BEFORE_ALL, Service::default()),
         };
-        while let Some((_, data)) = self.committed.get(&(last + 1)) {
+        while let Some((position, data)) = self.committed.get(&(last + 1)) {
             if let Some(command) = Command::from_bytes(data) {
                 service.apply(command)?;
             }
-            last += 1;
+            last = position.index;
             self.services.insert(last, service.clone());
         }
         Ok(())

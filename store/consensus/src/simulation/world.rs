@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use raft::Storage;
 use store_engine::random;
 
 use super::machine::{Bug, Machine};
 use super::rules::{Rules, number_of};
 use super::service::{Change, KEYS};
-use crate::{LogChange, LogKey, MemberChange, Outgoing, Replica, Role, Round, Settings, TICK_MS};
+use crate::{LogChange, LogKey, MemberChange, Outgoing, Position, Replica, Role, Round, Settings, TICK_MS};
 
 /// How long a run is, in virtual milliseconds.
 const RUN_MS: u64 = 30_000;
@@ -252,8 +253,8 @@ impl World {
         if index < log.before().index {
             return Ok(());
         }
-        let entries = log.committed(index, 1).unwrap_or_default();
-        let position = entries.first().map_or_else(|| log.before(), |entry| entry.position);
+        let Ok(term) = log.term(index) else { return Ok(()) };
+        let position = Position { index, term };
         let Some(members) = log.members_at(position.index) else { return Ok(()) };
         let machine = &mut self.machines[at];
         let Some(replica) = &mut machine.replica else { return Ok(()) };
@@ -340,7 +341,9 @@ impl World {
         let local = self.local(at);
         let machine = &mut self.machines[at];
         let voters = if self.founders.contains(&machine.id) { self.founders.clone() } else { Vec::new() };
-        let settings = Settings::new(machine.id, &voters, seed, local);
+        // Each command has one to three parts.
+        let part_bytes = 6 + 6 * (seed % 3) as usize;
+        let settings = Settings { part_bytes, ..Settings::new(machine.id, &voters, seed, local) };
         let opened = Replica::open(&settings, machine.disk.read());
         let (mut replica, changes) = opened.map_err(|error| format!("replica {}: {error}", machine.id))?;
         if self.bug == Some(Bug::LongLease) {
@@ -394,7 +397,7 @@ impl World {
             machine.data.take(entry);
             machine.keep_committed(entry.position.term);
             self.rules.has(id, machine.data.index, &machine.data.service)?;
-            if let Some(number) = number_of(&entry.data)
+            if let Some(number) = number_of(&entry.data.whole())
                 && machine.proposed.remove(&number)
             {
                 self.rules.acknowledge(number);
