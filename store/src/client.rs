@@ -18,6 +18,7 @@ mod merge;
 mod moves;
 mod recovery;
 pub(crate) mod request;
+pub(crate) mod silence;
 mod survey;
 mod topology_error;
 mod transaction;

@@ -388,7 +388,7 @@ pub struct Trace {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Response {
     /// The id of the request. 0 for messages that the node sends on its own: Done when the catalog has changed, Query,
-    /// KeyEvents, Invalidation and Draining.
+    /// KeyEvents, Invalidation, Draining, and without a body as a sign that the node lives while a long request arrives.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     #[prost(
@@ -1513,7 +1513,7 @@ pub mod store_client {
         }
         /// A peer opens one stream to a node and keeps it open for all of its requests. A message carries any number of
         /// requests. Each request gets one response with the same id; responses may arrive in any order. When the stream ends,
-        /// or when nothing has arrived for 5 seconds, not even a Heartbeat, the node aborts what the peer has not finished.
+        /// or when not a byte has arrived for 5 seconds, not even of a Heartbeat, the node aborts what the peer has not finished.
         ///
         /// The metadata "moonshard-group" names the group of replicas that the peer wants to speak to. Where the process does not lead
         /// this group, or has groups and none is named, the stream fails with UNAVAILABLE, and the metadata "moonshard-groups-bin"
@@ -1681,7 +1681,7 @@ pub mod store_server {
             + 'static;
         /// A peer opens one stream to a node and keeps it open for all of its requests. A message carries any number of
         /// requests. Each request gets one response with the same id; responses may arrive in any order. When the stream ends,
-        /// or when nothing has arrived for 5 seconds, not even a Heartbeat, the node aborts what the peer has not finished.
+        /// or when not a byte has arrived for 5 seconds, not even of a Heartbeat, the node aborts what the peer has not finished.
         ///
         /// The metadata "moonshard-group" names the group of replicas that the peer wants to speak to. Where the process does not lead
         /// this group, or has groups and none is named, the stream fails with UNAVAILABLE, and the metadata "moonshard-groups-bin"

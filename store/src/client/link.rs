@@ -2,7 +2,7 @@
 //! that was asked is answered with that, and the stream is opened again.
 
 use std::collections::{HashMap, HashSet};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -24,7 +24,8 @@ use super::directory::{Directory, GROUP};
 use super::link_error::LinkError;
 use super::lost::Lost;
 use super::request::TracedRequest;
-use super::way::{CONNECT, Way, connect, groups_of, innermost};
+use super::silence::{Direction, HEARTBEAT, MISSED, Signs};
+use super::way::{CONNECT, Way, connect_counted, groups_of, innermost};
 use crate::journal::unix_ms;
 use crate::latency::Times;
 use crate::spans::Part;
@@ -35,13 +36,6 @@ pub(crate) const MESSAGE_BYTES: usize = 1 << 30;
 const BATCH_BYTES: usize = 4 << 20;
 /// Requests may wait for the network with so many bytes; then they are refused.
 const QUEUE_BYTES: usize = 256 << 20;
-/// How often both sides show that they live,
-const HEARTBEAT: Duration = Duration::from_secs(1);
-/// and after how many beats without a sign one is given up. They are counted: whoever stood still itself has heard
-/// nothing meanwhile, and has to listen first.
-const MISSED: u32 = 5;
-/// How long that is.
-pub(crate) const SILENCE: Duration = Duration::from_secs(HEARTBEAT.as_secs() * MISSED as u64);
 /// How long what is asked of a group waits for its next leader,
 const ELECTION: Duration = Duration::from_secs(5);
 /// and the pause between two attempts to find that one.
@@ -547,7 +541,8 @@ async fn drive(way: Way, shared: Arc<Shared>, handshake: Arc<dyn LinkHandshake>)
 
 /// One stream from its beginning to its end. Why it ended.
 async fn run(way: &Way, attempt: usize, shared: &Arc<Shared>, handshake: &dyn LinkHandshake) -> LinkError {
-    let channel = match connect(&way.address(attempt), way.tls.as_ref()).await {
+    let signs = Signs::default();
+    let channel = match connect_counted(&way.address(attempt), way.tls.as_ref(), &signs).await {
         Ok(channel) => channel,
         Err(error) => return error,
     };
@@ -590,7 +585,7 @@ async fn run(way: &Way, attempt: usize, shared: &Arc<Shared>, handshake: &dyn Li
     let mut greeted = false;
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut missed = 0;
+    let (mut missed, mut seen) = (0, 0);
     loop {
         let responses = tokio::select! {
             biased;
@@ -600,10 +595,12 @@ async fn run(way: &Way, attempt: usize, shared: &Arc<Shared>, handshake: &dyn Li
                 Err(status) => return LinkError::StreamFailed(status.message().to_owned()),
             },
             _ = heartbeat.tick() => {
-                if missed == MISSED {
+                let now = signs.count(Direction::In);
+                missed = if now == seen { missed + 1 } else { 0 };
+                if missed > MISSED {
                     return LinkError::Silent;
                 }
-                missed += 1;
+                seen = now;
                 let (map_digest, invalidations) = (handshake.map_digest(), handshake.invalidations_enabled());
                 let mut state = shared.state.lock();
                 let id = state.push_now(Ask::Heartbeat(Heartbeat { map_digest, invalidations }));
@@ -612,7 +609,6 @@ async fn run(way: &Way, attempt: usize, shared: &Arc<Shared>, handshake: &dyn Li
                 continue;
             }
         };
-        missed = 0;
         if let Err(reason) = take(shared, handshake, responses, way.groups().is_some(), &mut greeted) {
             return reason;
         }
@@ -682,15 +678,4 @@ fn take(
         }
     }
     Ok(())
-}
-
-/// What the other side does next, unless it is silent for too long.
-pub(crate) async fn unless_silent<T>(next: impl Future<Output = T>) -> Option<T> {
-    let mut next = pin!(next);
-    for _ in 0..MISSED {
-        if let Ok(done) = timeout(HEARTBEAT, &mut next).await {
-            return Some(done);
-        }
-    }
-    None
 }

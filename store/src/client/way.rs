@@ -15,6 +15,7 @@ use tower::service_fn;
 
 use super::directory::{Directory, GROUPS};
 use super::link_error::LinkError;
+use super::silence::{CountedWire, Signs};
 
 /// What may be under way unread, for a stream and for a connection.
 pub(crate) const WINDOW_BYTES: u32 = 16 << 20;
@@ -45,14 +46,26 @@ impl Way {
 
 /// A connection for gRPC, over TLS if that is given. Whatever the address says: the way there is known here.
 pub(crate) async fn connect(address: &str, tls: Option<&Arc<Tls>>) -> Result<Channel, LinkError> {
+    connect_counted(address, tls, &Signs::default()).await
+}
+
+/// The same with a count of what moves over it.
+pub(super) async fn connect_counted(
+    address: &str,
+    tls: Option<&Arc<Tls>>,
+    signs: &Signs,
+) -> Result<Channel, LinkError> {
     let endpoint = Endpoint::from_shared(format!("http://{address}"))
         .map_err(|error| LinkError::InvalidAddress(Box::new((address.to_owned(), error.to_string()))))?;
     let endpoint = endpoint
         .connect_timeout(CONNECT)
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES);
-    let (to, tls) = (address.to_owned(), tls.cloned());
-    let connector = service_fn(move |_: Uri| open(to.clone(), tls.clone()));
+    let (to, tls, signs) = (address.to_owned(), tls.cloned(), signs.clone());
+    let connector = service_fn(move |_: Uri| {
+        let (opened, signs) = (open(to.clone(), tls.clone()), signs.clone());
+        async move { Ok::<_, io::Error>(TokioIo::new(CountedWire::new(opened.await?, signs))) }
+    });
     match timeout(CONNECT, endpoint.connect_with_connector(connector)).await {
         Ok(connected) => connected.map_err(|error| LinkError::Connect(innermost(&error))),
         Err(_) => Err(LinkError::ConnectTimeout),
@@ -66,16 +79,16 @@ pub(crate) fn groups_of(status: &tonic::Status) -> Option<Groups> {
 }
 
 /// The connection itself. Its failures are described here, where they are known best.
-async fn open(address: String, tls: Option<Arc<Tls>>) -> io::Result<TokioIo<Wire>> {
+async fn open(address: String, tls: Option<Arc<Tls>>) -> io::Result<Wire> {
     let tcp = TcpStream::connect(&address).await?;
     tcp.set_nodelay(true)?;
-    let Some(tls) = tls else { return Ok(TokioIo::new(tcp.into())) };
+    let Some(tls) = tls else { return Ok(tcp.into()) };
     let host = address.rsplit_once(':').map_or(&*address, |(host, _)| host);
     let wire = tls.connect(tcp, host, Protocol::Grpc)?;
     wire.agreed().await?;
     // The other side speaks first, or says what it has against us.
     wire.readable().await?;
-    Ok(TokioIo::new(wire))
+    Ok(wire)
 }
 
 pub(super) fn innermost(error: &dyn std::error::Error) -> String {

@@ -13,12 +13,14 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tls::{Protocol, Tls, Wire};
+use tls::{Protocol, Tls};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
 use tokio::time::{Sleep, sleep};
 use tokio_stream::Stream;
 use tonic::transport::server::Connected;
+
+use crate::client::silence::{CountedWire, Signs};
 
 /// Strangers at the same time. Peers are known within a round trip, probes are gone as fast.
 const MAX_UNAUTHENTICATED: usize = 512;
@@ -31,19 +33,27 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// A connection that a peer has opened.
 pub struct Peer {
-    wire: Wire,
+    wire: CountedWire,
     known: Known,
     unauthenticated: Option<Unauthenticated>,
 }
 
-/// Whether the peer of a connection has greeted.
+/// What is known of the peer of a connection.
 #[derive(Clone, Default)]
-pub struct Known(Arc<AtomicBool>);
+pub struct Known {
+    has_greeted: Arc<AtomicBool>,
+    signs: Signs,
+}
 
 impl Known {
-    /// It has.
+    /// It has greeted.
     pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.has_greeted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it lives.
+    pub(crate) fn signs(&self) -> &Signs {
+        &self.signs
     }
 }
 
@@ -149,9 +159,10 @@ impl Stream for Peers {
                 bytes: UNAUTHENTICATED_BYTES,
                 ticket,
             };
+            let known = Known::default();
             return Poll::Ready(Some(Ok(Peer {
-                wire,
-                known: Known::default(),
+                wire: CountedWire::new(wire, known.signs.clone()),
+                known,
                 unauthenticated: Some(unauthenticated),
             })));
         }
@@ -174,7 +185,7 @@ impl AsyncRead for Peer {
     ) -> Poll<io::Result<()>> {
         let Peer { wire, known, unauthenticated } = &mut *self;
         let before = buffer.filled().len();
-        if unauthenticated.is_some() && known.0.load(Ordering::Relaxed) {
+        if unauthenticated.is_some() && known.has_greeted.load(Ordering::Relaxed) {
             *unauthenticated = None;
         }
         let Some(unauthenticated) = unauthenticated else { return Pin::new(wire).poll_read(context, buffer) };

@@ -35,8 +35,8 @@ use super::resolve;
 use super::status::{greet, status};
 use super::step;
 use super::watches::{Watched, Watches};
-use crate::client::link::unless_silent;
 use crate::client::request::{RequestAttributes, is_answered, parent_span};
+use crate::client::silence::Direction;
 use crate::invalidations::Origin;
 use crate::spans::{self, Part, Scope, SpanKind};
 use crate::topology::SlotMap;
@@ -108,7 +108,9 @@ impl Session {
 
     /// Serves the peer to its end.
     pub async fn run(mut self, mut requests: Streaming<Requests>) {
-        let host = self.host.clone();
+        let (host, known, outbox) = (self.host.clone(), self.known.clone(), self.outbox.clone());
+        // While a long message arrives, the heartbeats behind it are not answered: this says that the node lives.
+        let lives = || outbox.push([Response { id: 0, body: None }]);
         let mut end = pin!(host.sessions.ended());
         let mut leaves_at = None;
         while !self.outbox.is_closed() {
@@ -124,7 +126,7 @@ impl Session {
                 }
                 () = host.sessions.was_cut(), if leaves_at.is_some() => break,
                 () = sleep_until(leaves_at.unwrap_or_else(Instant::now)), if leaves_at.is_some() => break,
-                next = unless_silent(requests.message()) => next,
+                next = known.signs().unless_silent(Direction::In, requests.message(), lives) => next,
             };
             let Some(Ok(Some(requests))) = next else { break };
             host.requests.fetch_add(requests.requests.len() as u64, Ordering::Relaxed);
@@ -175,7 +177,7 @@ impl Session {
 
     /// Waits until the peer has fetched what is there for it. Whether it does: one that does not is silent too.
     async fn is_read(&self) -> bool {
-        unless_silent(self.outbox.has_room()).await.is_some()
+        self.known.signs().unless_silent(Direction::Out, self.outbox.has_room(), || ()).await.is_some()
     }
 
     /// The peer is gone, or given up.

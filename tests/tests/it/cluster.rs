@@ -672,3 +672,15 @@ fn a_store_that_fetches_nothing_costs_a_gateway_no_memory() {
     cluster.wait();
     assert_eq!(notation::reply(&cluster.client(0).call(["SET", &key, "x"])), "+OK");
 }
+
+/// On its way nothing else moves for longer than any silence that is allowed.
+#[test]
+fn a_long_value_crosses_a_slow_wire() {
+    let cluster = TestCluster::start(1, 1, None);
+    let mut client = cluster.client(0);
+    // Each read of the wire takes 64 KB at most.
+    cluster.wires[0].set_delay(Duration::from_millis(400));
+    let long = "x".repeat(1 << 20);
+    assert_eq!(notation::reply(&client.call(["SET", "long", &long])), "+OK");
+    assert_eq!(client.call(["GET", "long"]).text(), Some(long.as_bytes()));
+}
