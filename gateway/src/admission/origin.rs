@@ -55,13 +55,15 @@ pub struct Caller {
     pub account: Option<Arc<Account>>,
 }
 
-/// Whether there is memory for the calls of a script that need some.
+/// What is looked at before a script changes something: whether there is memory, and whether the script may still be refused that.
 #[derive(Clone, Copy)]
 pub enum ScriptMemory {
     /// As it was when the script began.
     Fixed {
         /// There was none.
         full: bool,
+        /// The script has changed something: a part of it must not be refused.
+        wrote: bool,
     },
     /// As it is when the call is made.
     Present {

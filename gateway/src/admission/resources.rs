@@ -26,7 +26,7 @@ pub(super) fn refuse_when_full(
         Origin::Script(ScriptOrigin { memory, .. }) => {
             call.spec().has(flags::DENY_OOM)
                 && match *memory {
-                    ScriptMemory::Fixed { full } => full,
+                    ScriptMemory::Fixed { full, wrote } => full && !wrote,
                     ScriptMemory::Present { slack_bytes } => {
                         memory::exceeds_limit(&server.store, slack_bytes)
                     }
@@ -60,6 +60,8 @@ pub(super) fn refuse_while_disk_fails(
 ) -> Result<(), NotAdmitted> {
     let Err(error) = server.store.refuse_while_failing() else { return Ok(()) };
     let changes = match origin {
+        // A part of what it does would be done, as in Redis' `scriptVerifyWriteCommandAllow`. The end of the script is refused.
+        Origin::Script(ScriptOrigin { memory: ScriptMemory::Fixed { wrote: true, .. }, .. }) => false,
         Origin::Client(Session { multi: Some(multi), .. }) if call.spec().name == "exec" => {
             multi.queued.iter().any(|call| {
                 let row = server.registry.lookup(&call[0]);

@@ -233,33 +233,25 @@ async fn work(
         let admitted = Admitted::new(call).map_err(invalid)?;
         drop(host.membership.owns(admitted.key_bytes())?);
         let mut out = admitted.reply(step.max_reply_bytes);
+        // All of the transaction is refused, as a part of it would be done otherwise.
+        if admitted.command.is_write() {
+            host.node.refuse_while_failing().map_err(|error| refusal(Code::Unavailable, error.text()))?;
+        }
         // Whether memory suffices was asked when the transaction began, or is now.
-        let done = match admitted.command.is_write() {
-            true => host.node.refuse_while_failing(),
-            false => Ok(()),
-        };
-        let done = match done {
-            Ok(()) => {
-                match txn.execute_any(&admitted.call(now_ms), mode, &mut stepped.seed, &mut out).await {
-                    // What a write has changed beside its reply cannot be taken back alone.
-                    Executed::Done(..) if out.is_over_limit() && admitted.command.is_write() => {
-                        return Err(refusal(Code::Unavailable, REPLY_TOO_LARGE.text()));
-                    }
-                    Executed::Done(same, fine) => {
-                        txn = same;
-                        Ok(fine)
-                    }
-                    Executed::Conflict(same, conflict) => {
-                        txn = same;
-                        Err(conflict)
-                    }
-                    Executed::Failed => return Err(refusal(Code::Unavailable, CANCELLED.text())),
-                }
+        let done = match txn.execute_any(&admitted.call(now_ms), mode, &mut stepped.seed, &mut out).await {
+            // What a write has changed beside its reply cannot be taken back alone.
+            Executed::Done(..) if out.is_over_limit() && admitted.command.is_write() => {
+                return Err(refusal(Code::Unavailable, REPLY_TOO_LARGE.text()));
             }
-            Err(error) => {
-                out.error(&error);
-                Ok(false)
+            Executed::Done(same, fine) => {
+                txn = same;
+                Ok(fine)
             }
+            Executed::Conflict(same, conflict) => {
+                txn = same;
+                Err(conflict)
+            }
+            Executed::Failed => return Err(refusal(Code::Unavailable, CANCELLED.text())),
         };
         match done {
             Ok(fine)

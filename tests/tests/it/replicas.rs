@@ -296,3 +296,39 @@ fn events_tell_of_nothing_that_a_lost_leader_takes_with_it() {
     assert!(event.contains("kept"), "{event}");
     assert_eq!(cluster.client(0).call(["EXISTS", &keys[0]]), Value::Integer(0));
 }
+
+/// A node whose disk has failed refuses changes until it has tried the disk again, while its group takes the records of
+/// transactions already.
+#[test]
+fn no_half_of_a_transaction_is_done_where_a_disk_has_failed() {
+    let cluster = TestCluster::start_replicated_with(3, 1, &[], true);
+    let mut client = cluster.client(0);
+    let at = cluster.leader("g1");
+    let keys = [0, 1].map(|store| cluster.key(store, "account"));
+    for key in &keys {
+        assert_eq!(notation::reply(&client.call(["SET", key, "100"])), "+OK");
+    }
+    let mut other = cluster.client(0);
+    // The reply to the second call is used, so that it is made with the first one, on both nodes.
+    let transfer = "redis.call('DECRBY', KEYS[1], 2) return redis.call('INCRBY', KEYS[2], 2)";
+    for (from, to) in [(&keys[0], &keys[1]), (&keys[1], &keys[0])] {
+        cluster.stores[at].set_disk_full(true);
+        other.send(["SAVE"]);
+        wait_until("it refuses changes", || {
+            cluster.stores[at].server().log().contains("changes are refused")
+        });
+        cluster.stores[at].set_disk_full(false);
+        other.read();
+        wait_until("it takes changes", || {
+            for call in [&["MULTI"][..], &["DECRBY", from, "2"], &["INCRBY", to, "2"]] {
+                client.call(call);
+            }
+            let replies = [client.call(["EXEC"]), client.eval(transfer, &[from, to], &[])];
+            replies.iter().all(|reply| !matches!(reply, Value::Error(_)))
+        });
+        let value =
+            |reply: Value| notation::reply(&reply).trim_matches('"').parse::<i64>().expect("a number");
+        let sum: i64 = keys.iter().map(|key| value(client.call(["GET", key]))).sum();
+        assert_eq!(sum, 200, "money was lost or made");
+    }
+}

@@ -39,7 +39,7 @@ struct Stop;
 
 impl Locking for Locked {
     fn memory(&self) -> ScriptMemory {
-        ScriptMemory::Fixed { full: self.snapshot.full && !self.wrote }
+        ScriptMemory::Fixed { full: self.snapshot.full, wrote: self.wrote }
     }
 
     fn clock(&mut self) -> Option<Duration> {
