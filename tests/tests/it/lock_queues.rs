@@ -115,7 +115,7 @@ fn length_in(reply: &Value) -> usize {
 }
 
 fn hold_order(on: Topology, instances: &str, how_the_holder_ends: &str) {
-    const WAITING: usize = 200;
+    const WAITING: usize = 100;
     // With one thread an answer tells that all who asked before are in the queue, unless that is a store node's: who
     // came there first is not to be seen from here.
     let order_is_known = on == Topology::Local;
@@ -204,14 +204,14 @@ fn who_waits_is_served_in_order_when_the_holder_loses_its_client(on: Topology) {
 /// Everything at once, with more scripts than may run: nobody who stays is forgotten. Endless scripts run out of time
 /// with every other seed, and are killed with the others.
 fn hold_storm(on: Topology, instances: &str, seed: u64) {
-    const CLIENTS: usize = 300;
+    const CLIENTS: usize = 150;
     const KEYS: [&str; 3] = ["one", "two", "three"];
     let server = start(on, instances, &["--threads", "2", "--script-concurrency", "8"]);
     let mut chance = Chance::new(seed);
     let mut other = server.client();
     let by_time = seed % 2 == 1;
     if by_time {
-        other.run("CONFIG SET script-timeout-ms 40");
+        other.run("CONFIG SET script-timeout-ms 20");
     }
     let end = if by_time { "-SCRIPTLIMIT time: " } else { "-KILLED " };
     let mut clients: Vec<(Client, i64, String)> = (0..CLIENTS)
@@ -359,7 +359,7 @@ fn hold_unending(on: Topology, instances: &str, count: usize) {
         assert_eq!(notation::reply(&reply), "+OK");
     };
     // How long somebody takes to be answered is the machine's matter: who came too late has more of it the next time.
-    let limits = [("time", "script-timeout-ms", 200), ("fuel", "script-fuel", 100_000_000 / count as u64)];
+    let limits = [("time", "script-timeout-ms", 100), ("fuel", "script-fuel", 40_000_000 / count as u64)];
     for (limit, parameter, start) in limits {
         for body in UNENDING {
             let in_the_meantime = (0..8).any(|doubled| {
