@@ -59,7 +59,7 @@ fn a_thousand_waiters_are_served_once_each_and_in_order(on: Topology) {
 }
 
 fn nothing_is_lost_and_nothing_served_twice_when_all_come_at_once(on: Topology) {
-    const EACH: usize = 400;
+    const EACH: usize = 200;
     let server = on.start(FLAGS);
     let taken: Vec<String> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..6)

@@ -2,6 +2,7 @@
 //! are served in their order, and in the end nothing stays locked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tests::generate::Chance;
 use tests::{Client, TestServer, Topology, Value, notation, over_nodes, wait_until};
@@ -259,6 +260,8 @@ fn hold_storm(on: Topology, instances: &str, seed: u64) {
         scope.spawn(|| {
             while !ended.load(Ordering::Relaxed) && !by_time {
                 other.run("SCRIPT KILL");
+                // Other tests need the processors, too.
+                std::thread::sleep(Duration::from_millis(1));
             }
         });
         let read = |(client, _, what): &mut (Client, i64, String)| {

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use tests::{Client, SetOnDrop, TestCluster, Value, wait_until};
 
@@ -88,6 +89,8 @@ fn work(gateways: &[SocketAddr], client: usize, keys: &[String], reported: &Clie
             Ok(_) => drop(reported.done.fetch_add(1, Ordering::Relaxed)),
             Err(wrong) => return reported.wrong.lock().expect("no panic").push(wrong),
         }
+        // Other tests need the processors, too.
+        std::thread::sleep(Duration::from_millis(3));
     }
 }
 

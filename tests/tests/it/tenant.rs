@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use tests::{Client, SetOnDrop, TestServer, Value, notation};
 
@@ -77,6 +78,7 @@ fn a_tenant_holds_up_nobody() {
             while !ends.load(Ordering::Relaxed) {
                 assert_eq!(notation::reply(&other.run("GET other:1")), "nil");
                 answered.fetch_add(1, Ordering::Relaxed);
+                thread::sleep(Duration::from_millis(1));
             }
         });
         let _ends = SetOnDrop(ends);

@@ -5,6 +5,7 @@ use std::process::{Child, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde_json::Value as Json;
 use tests::cluster::Member;
@@ -64,6 +65,8 @@ fn busy(server: &TestServer, mut round: impl FnMut(&mut Client, u64) + Send + 's
             round(&mut client, number);
             number += 1;
             counted.store(number, Ordering::Relaxed);
+            // Other tests need the processors, too.
+            std::thread::sleep(Duration::from_millis(3));
         }
         number
     });
