@@ -15,6 +15,7 @@ mod lease;
 mod log;
 mod message;
 mod parts;
+mod position;
 mod replica;
 mod timing;
 
@@ -23,8 +24,9 @@ mod simulation;
 
 pub use self::error::ConsensusError;
 pub use self::lease::LEASE_MS;
-pub use self::log::{Log, LogChange, LogKey, Members, Position, Saved};
+pub use self::log::{Log, LogChange, LogKey, Members, Saved};
 pub use self::message::Outgoing;
 pub use self::parts::{Committed, Data};
+pub use self::position::Position;
 pub use self::replica::{Follower, MemberChange, Replica, Role, Round, Settings};
 pub use self::timing::{ELECTION_TICKS, HEARTBEAT_TICKS, TICK_MS};

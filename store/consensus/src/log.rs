@@ -12,15 +12,7 @@ use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 
 use crate::error::ConsensusError;
 use crate::parts::{self, Assembler, Committed};
-
-/// Where an entry stands.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Position {
-    /// Its number; the first is 1.
-    pub index: u64,
-    /// The term in which it was proposed.
-    pub term: u64,
-}
+use crate::position::Position;
 
 /// Which record of a log on disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use raft::eraftpb::{Entry, EntryType};
 
-use crate::log::Position;
+use crate::position::Position;
 
 /// An entry carries so many bytes of a proposal at most. The head of a proposal is shorter.
 pub(crate) const PART_BYTES: usize = 1 << 20;

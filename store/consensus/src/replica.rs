@@ -10,9 +10,10 @@ use store_engine::random;
 
 use crate::error::ConsensusError;
 use crate::lease::{LEASE_MS, Lease};
-use crate::log::{Log, LogChange, Members, Position, Saved, snapshot_of};
+use crate::log::{Log, LogChange, Members, Saved, snapshot_of};
 use crate::message::{self, Outgoing};
 use crate::parts::{self, Assembler, Committed, PART_BYTES};
+use crate::position::Position;
 use crate::timing::{ELECTION_TICKS, HEARTBEAT_TICKS};
 
 /// Entries that are not committed yet may have so many bytes: what is proposed beyond that waits.
