@@ -12,9 +12,10 @@ use super::service::{Change, KEYS};
 use crate::{LogChange, LogKey, MemberChange, Outgoing, Position, Replica, Role, Round, Settings, TICK_MS};
 
 /// How long a run is, in virtual milliseconds.
-const RUN_MS: u64 = 30_000;
-/// The last part of a run, in which nothing fails: the group must recover.
-const CALM_MS: u64 = 6_000;
+const RUN_MS: u64 = 32_000;
+/// The last part of a run, in which nothing fails: the group must recover, when the last slow messages have arrived, and perhaps
+/// elect two leaders, as the first one may find that it was removed.
+const CALM_MS: u64 = 8_000;
 /// The end of that part, in which nothing is written any more.
 const QUIET_MS: u64 = 2_000;
 /// What one step of the world takes.
@@ -341,8 +342,8 @@ impl World {
         let local = self.local(at);
         let machine = &mut self.machines[at];
         let voters = if self.founders.contains(&machine.id) { self.founders.clone() } else { Vec::new() };
-        // Each command has one to three parts.
-        let part_bytes = 6 + 6 * (seed % 3) as usize;
+        // Each command has one or two parts.
+        let part_bytes = 9 + 9 * (seed % 2) as usize;
         let settings = Settings { part_bytes, ..Settings::new(machine.id, &voters, seed, local) };
         let opened = Replica::open(&settings, machine.disk.read());
         let (mut replica, changes) = opened.map_err(|error| format!("replica {}: {error}", machine.id))?;
