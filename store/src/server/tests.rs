@@ -2,6 +2,7 @@
 
 mod membership;
 
+use std::io::ErrorKind;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -90,13 +91,26 @@ impl TestNode {
     }
 
     /// Ends the node: connections to it are refused. Its disk and address are left.
-    fn stop(self) -> (Arc<Platter>, String) {
+    async fn stop(mut self) -> (Arc<Platter>, String) {
+        self.serving.abort();
+        // The task has a copy of the listener.
+        let ended = (&mut self.serving).await;
+        assert!(ended.is_err_and(|error| error.is_cancelled()), "it serves until it is stopped");
         (self.platter.crashed(), self.address.clone())
     }
 
     /// Starts a node that was stopped.
     async fn start_again((platter, address): (Arc<Platter>, String)) -> TestNode {
-        let listener = std::net::TcpListener::bind(address).expect("its port is free");
+        // A connection of another program may have been given the port meanwhile.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let listener = loop {
+            match std::net::TcpListener::bind(&address) {
+                Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                bound => break bound.expect("its port is free"),
+            }
+        };
         listener.set_nonblocking(true).expect("a socket may not block");
         TestNode::start(platter, listener).await
     }
@@ -291,7 +305,7 @@ async fn a_decision_reaches_participants_that_are_not_in_doubt_yet_and_the_first
     let [coordinator, one, other] = cluster().await;
     one.prepare(TXN, &coordinator, &[&other]).await;
     other.prepare(TXN, &coordinator, &[&one]).await;
-    coordinator.stop();
+    coordinator.stop().await;
     let answer = one.decide(true).await;
     assert!(matches!(answer, Answer::Done(_)), "the decision is ignored: {answer:?}");
     assert!(one.has_key());
@@ -309,8 +323,8 @@ async fn a_decision_names_the_participants_that_it_does_not_reach() {
     one.prepare(TXN, &coordinator, &[&other]).await;
     other.prepare(TXN, &coordinator, &[&one]).await;
     let map = one.host.membership.taken().expect("it has a place").map;
-    coordinator.stop();
-    let other = other.stop();
+    coordinator.stop().await;
+    let other = other.stop().await;
     let gateway = Cluster::of(SlotMap::clone(&map), Arc::default(), PeerCredentials::default());
     for link in gateway.links() {
         // Two of them are down.

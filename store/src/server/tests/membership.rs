@@ -27,7 +27,7 @@ async fn new_nodes_found_a_cluster_once_most_of_them_are_there() {
     let (first, second, third) = (alone().await, alone().await, alone().await);
     let nodes = [&first, &second, &third];
     let guess = guess(&nodes);
-    let third = third.stop();
+    let third = third.stop().await;
     let cluster = gateway(guess);
     let is_refused = |node: usize| {
         cluster
@@ -59,7 +59,7 @@ async fn data_of_a_recovered_cluster_gets_another_number_once() {
     renew_identity(&first.host.node, 9, 2 << 40);
     assert_eq!(kept(&first), renewed, "it has one of this recovery");
     first.flush().await;
-    let first = TestNode::start_again(first.stop()).await;
+    let first = first.crash().await;
     let (node, membership) = (&first.host.node, &first.host.membership);
     let identity = || membership.taken().expect("it has its place").map.identities()[0];
     assert_eq!(identity().id, before);
@@ -84,7 +84,7 @@ async fn a_node_that_lost_its_data_does_not_serve_a_gateway_that_knows_nothing()
     until("each knows the directory of the other", || knows(&first) && knows(&second)).await;
     drop(before);
     second.flush().await;
-    let second = second.stop();
+    let second = second.stop().await;
     let first = first.replace(Arc::default()).await;
     let cluster = gateway(guess);
     until("it waits for the other", || {
