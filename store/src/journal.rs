@@ -41,7 +41,7 @@ pub use self::disk::{Disk, DiskError, Op, Open, WAY_OUT};
 pub(crate) use self::group::GroupCommit;
 pub use self::group::Reads;
 use self::queue::Queue;
-pub(crate) use self::queue::{Drained, LARGE_RECORD_BYTES};
+pub(crate) use self::queue::{Drained, LARGE_RECORD_BYTES, Record};
 pub(crate) use self::sled::is_of_database;
 pub use self::sled::{Database, in_dir, prepare_process};
 use crate::latency::Times;

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use raft::eraftpb::{Entry, EntryType};
 
 use crate::position::Position;
@@ -51,15 +51,31 @@ pub struct Committed {
     pub data: Data,
 }
 
-/// Divides a proposal into its parts, each with how many follow it.
-pub(crate) fn divide(data: Bytes, part_bytes: usize) -> VecDeque<(Bytes, u32)> {
-    let count = data.len().div_ceil(part_bytes.max(1)).max(1);
-    let part = |number: usize| {
-        let from = number * part_bytes;
-        // A proposal is in memory: its parts are fewer than 2^32.
-        (data.slice(from..data.len().min(from + part_bytes)), (count - 1 - number) as u32)
-    };
-    (0..count).map(part).collect()
+/// Divides a proposal, the bytes of these pieces, into its parts, each with how many follow it. A part that is within a piece is
+/// not copied.
+pub(crate) fn divide(pieces: Vec<Bytes>, part_bytes: usize) -> VecDeque<(Bytes, u32)> {
+    let part_bytes = part_bytes.max(1);
+    let mut missing: usize = pieces.iter().map(Bytes::len).sum();
+    let (mut parts, mut begun) = (VecDeque::new(), BytesMut::new());
+    for mut piece in pieces {
+        while !piece.is_empty() {
+            let wanted = part_bytes.min(missing) - begun.len();
+            let bytes = piece.split_to(wanted.min(piece.len()));
+            let is_last = bytes.len() == wanted;
+            let mut part = bytes;
+            if !(is_last && begun.is_empty()) {
+                begun.extend_from_slice(&part);
+                if !is_last {
+                    continue;
+                }
+                part = std::mem::take(&mut begun).freeze();
+            }
+            missing -= part.len();
+            // A proposal is in memory: its parts are fewer than 2^32.
+            parts.push_back((part, missing.div_ceil(part_bytes) as u32));
+        }
+    }
+    parts
 }
 
 /// The entry of a part.
@@ -146,7 +162,7 @@ mod tests {
     use super::*;
 
     fn parts(data: &'static [u8], first: u64, term: u64) -> Vec<Entry> {
-        let parts = divide(Bytes::from_static(data), 3).into_iter();
+        let parts = divide(vec![Bytes::from_static(data)], 3).into_iter();
         parts
             .zip(first..)
             .map(|((data, following), index)| Entry { index, term, ..entry_of(data, following) })
@@ -174,6 +190,23 @@ mod tests {
         entries.insert(1, change);
         entries.extend(parts(b"gh", 4, 4));
         assert_eq!(assembled(&entries), [(1, 3, whole(b"abcdef")), (4, 4, whole(b"gh"))]);
+    }
+
+    #[test]
+    fn pieces_are_divided_as_if_they_were_one() {
+        let all = Bytes::from_static(b"abcdefghijklm");
+        for first in 0..=all.len() {
+            for second in first..=all.len() {
+                let pieces = vec![all.slice(..first), all.slice(first..second), all.slice(second..)];
+                let parts = divide(pieces, 4);
+                assert_eq!(parts, divide(vec![all.clone()], 4), "{first}, {second}");
+            }
+        }
+        let parts = divide(vec![all.slice(..2), all.slice(2..)], 4);
+        let is_shared = |part: &Bytes| all.as_ptr_range().contains(&part.as_ptr());
+        let shared: Vec<bool> = parts.iter().map(|(part, _)| is_shared(part)).collect();
+        assert_eq!(shared, [false, true, true, true]);
+        assert_eq!(divide(Vec::new(), 4).len(), 0);
     }
 
     #[test]

@@ -271,9 +271,9 @@ impl Replica {
         }
     }
 
-    /// Proposes something, if this is the leader: it comes into the log, in order, as soon as the others have taken what was proposed
-    /// before, and may be lost until it is committed.
-    pub fn propose(&mut self, data: Bytes) -> Result<(), ConsensusError> {
+    /// Proposes the bytes of these pieces, if this is the leader: they come into the log, in order, as soon as the others have
+    /// taken what was proposed before, and may be lost until they are committed.
+    pub fn propose(&mut self, pieces: Vec<Bytes>) -> Result<(), ConsensusError> {
         let Role { leads, term, .. } = self.role();
         if !leads {
             return Err(ConsensusError::NotLeader);
@@ -282,7 +282,7 @@ impl Replica {
             self.waiting.clear();
             self.waiting_term = term;
         }
-        self.waiting.append(&mut parts::divide(data, self.part_bytes));
+        self.waiting.append(&mut parts::divide(pieces, self.part_bytes));
         Ok(())
     }
 
@@ -585,7 +585,7 @@ mod tests {
     #[test]
     fn only_a_leader_proposes() {
         let (mut replica, _) = Replica::open(&settings(1, 0), Saved::default()).expect("a new one");
-        assert!(matches!(replica.propose(Bytes::from_static(&[1])), Err(ConsensusError::NotLeader)));
+        assert!(matches!(replica.propose(vec![Bytes::from_static(&[1])]), Err(ConsensusError::NotLeader)));
         let settings = Settings::new(1, &[1], 1, 0);
         let (mut alone, _) = Replica::open(&settings, Saved::default()).expect("a new one");
         let mut committed = Vec::new();
@@ -597,7 +597,7 @@ mod tests {
             }
         }
         assert!(alone.is_ready_to_lead() && alone.lease_until_ms() > 28 * TICK_MS);
-        alone.propose(Bytes::from_static(&[1])).expect("it leads");
+        alone.propose(vec![Bytes::from_static(&[1])]).expect("it leads");
         while let Some(round) = alone.round().expect("it works") {
             alone.persisted(round.number);
             committed.extend(round.committed);

@@ -182,6 +182,11 @@ impl Effects {
         &self.bytes
     }
 
+    /// The same, without a copy.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// Forgets all; keeps the memory.
     pub fn clear(&mut self) {
         self.truncate(0);

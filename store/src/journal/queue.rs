@@ -5,7 +5,9 @@
 //! round, not each change.
 
 use std::hash::BuildHasher;
+use std::ops::Deref;
 
+use bytes::Bytes;
 use foldhash::fast::RandomState;
 use store_engine::Effects;
 use store_engine::codec::{Input, put_bytes};
@@ -40,7 +42,7 @@ pub struct Queue {
 struct Large {
     /// How many bytes of small records are older.
     behind: usize,
-    record: Effects,
+    record: Bytes,
 }
 
 /// Where a record stands.
@@ -63,15 +65,35 @@ pub struct Drained {
     pub newest: u64,
 }
 
+/// A record in memory.
+#[derive(Clone, Copy)]
+pub enum Record<'a> {
+    /// Among others.
+    Small(&'a [u8]),
+    /// By itself: it can be shared.
+    Large(&'a Bytes),
+}
+
+impl Deref for Record<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Record::Small(bytes) => bytes,
+            Record::Large(bytes) => bytes,
+        }
+    }
+}
+
 impl Drained {
     /// All records, oldest first.
-    pub fn records(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         let (mut input, mut large) = (Input(&self.bytes), self.large.iter().peekable());
         std::iter::from_fn(move || {
             let at = self.bytes.len() - input.0.len();
             match large.next_if(|large| large.behind == at) {
-                Some(large) => Some(large.record.as_bytes()),
-                None => input.bytes().ok(),
+                Some(large) => Some(Record::Large(&large.record)),
+                None => input.bytes().ok().map(Record::Small),
             }
         })
     }
@@ -117,11 +139,9 @@ impl Queue {
             self.append_small(effects.as_bytes());
             return effects.clear();
         }
-        let record = std::mem::take(effects);
-        self.forget(Effects::read(record.as_bytes()).flatten());
-        self.large_bytes += record.as_bytes().len();
-        self.large.push(Large { behind: self.bytes.len(), record });
-        self.newest += 1;
+        let record = Bytes::from(std::mem::take(effects).into_bytes());
+        self.forget(Effects::read(&record).flatten());
+        self.push_large(record);
     }
 
     /// Adds a record that is counted elsewhere, too: it is not written over another one.
@@ -129,9 +149,7 @@ impl Queue {
         if record.len() < self.large_from {
             return self.push(record);
         }
-        self.large_bytes += record.len();
-        self.large.push(Large { behind: self.bytes.len(), record: Effects::from_bytes(record) });
-        self.newest += 1;
+        self.push_large(Bytes::copy_from_slice(record));
     }
 
     fn append_small(&mut self, record: &[u8]) {
@@ -175,6 +193,12 @@ impl Queue {
 
     fn push(&mut self, record: &[u8]) {
         put_bytes(record, &mut self.bytes);
+        self.newest += 1;
+    }
+
+    fn push_large(&mut self, record: Bytes) {
+        self.large_bytes += record.len();
+        self.large.push(Large { behind: self.bytes.len(), record });
         self.newest += 1;
     }
 
@@ -278,7 +302,7 @@ mod tests {
                     queue.append(&mut effects);
                 }
                 let drained = queue.drain(Vec::new());
-                drained.records().for_each(|record| apply(record, &mut found));
+                drained.records().for_each(|record| apply(&record, &mut found));
                 prop_assert_eq!(drained.records().count() as u64, drained.newest - before);
                 prop_assert_eq!(&wanted, &found);
             }

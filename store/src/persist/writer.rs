@@ -330,7 +330,7 @@ impl Writer {
             for record in drained.records() {
                 self.noted += 1;
                 // They come from memory: they are well formed.
-                for effect in Effects::read(record).flatten() {
+                for effect in Effects::read(&record).flatten() {
                     note(&mut self.dirty, &self.checkpoint, &mut self.sweeps, self.noted, effect);
                 }
             }
@@ -349,7 +349,7 @@ impl Writer {
                     first = self.packed + 1;
                 }
                 self.packed += 1;
-                put_bytes(record, &mut chunk);
+                put_bytes(&record, &mut chunk);
             }
             if let Some(drained) = Arc::into_inner(drained).filter(|all| all.bytes.capacity() <= SPARE_BYTES)
             {

@@ -427,7 +427,7 @@ impl Driven {
             return Ok(());
         };
         for drained in node.journal().map(|journal| journal.take_proposals()).unwrap_or_default() {
-            self.replica.propose(entry::encode(&drained).into()).map_err(DriverError::Consensus)?;
+            self.replica.propose(entry::encode(&drained)).map_err(DriverError::Consensus)?;
         }
         Ok(())
     }

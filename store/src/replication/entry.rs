@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use store_engine::codec::{Input, Malformed, put_bytes, put_number};
 
-use crate::journal::Drained;
+use crate::journal::{Drained, Record};
 
 /// The only encoding there is.
 const VERSION: u8 = 1;
@@ -18,19 +18,30 @@ pub struct Entry<'a> {
     records: Input<'a>,
 }
 
-/// The entry of these records.
-pub fn encode(drained: &Drained) -> Vec<u8> {
+/// The entry of these records, in pieces: large records are shared, as a copy takes long.
+pub fn encode(drained: &Drained) -> Vec<Bytes> {
     let (mut count, mut bytes) = (0, 32);
     for record in drained.records() {
         count += 1;
-        bytes += record.len() + 5;
+        bytes += 10 + if let Record::Small(record) = record { record.len() } else { 0 };
     }
-    let mut entry = Vec::with_capacity(bytes);
-    entry.push(VERSION);
-    put_number(drained.newest + 1 - count, &mut entry);
-    put_number(count, &mut entry);
-    drained.records().for_each(|record| put_bytes(record, &mut entry));
-    entry
+    let (mut pieces, mut piece) = (Vec::new(), Vec::with_capacity(bytes));
+    piece.push(VERSION);
+    put_number(drained.newest + 1 - count, &mut piece);
+    put_number(count, &mut piece);
+    for record in drained.records() {
+        match record {
+            Record::Small(record) => put_bytes(record, &mut piece),
+            Record::Large(record) => {
+                put_number(record.len() as u64, &mut piece);
+                pieces.extend([std::mem::take(&mut piece).into(), record.clone()]);
+            }
+        }
+    }
+    if !piece.is_empty() {
+        pieces.push(piece.into());
+    }
+    pieces
 }
 
 /// Reads an entry; none for one of the consensus itself, which is empty.
@@ -79,7 +90,7 @@ mod tests {
             journal.append(&mut effects);
         }
         let drained = journal.drain(&mut Vec::new());
-        let data = Bytes::from(encode(&drained[0]));
+        let data = Bytes::from(encode(&drained[0]).concat());
         let entry = decode(&data).expect("it is whole").expect("it has records");
         assert_eq!((entry.first, entry.last()), (7, 8));
         let records: Vec<_> = entry.records().map(|record| record.expect("it is whole").0).collect();

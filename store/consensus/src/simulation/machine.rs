@@ -159,7 +159,7 @@ impl Machine {
             return false;
         }
         let command = Command { change, number, key: key % KEYS };
-        if replica.propose(command.to_bytes().into()).is_err() {
+        if replica.propose(vec![command.to_bytes().into()]).is_err() {
             return false;
         }
         match change {
