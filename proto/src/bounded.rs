@@ -9,9 +9,10 @@ use prost::bytes::Buf;
 use prost::encoding::{WireType, decode_key, decode_varint, skip_field};
 use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
-use tonic_prost::{ProstDecoder, ProstEncoder};
+use tonic_prost::ProstDecoder;
 
 use crate::gateway::v1::{Command, EvalRequest, EvalShaRequest, ExecuteRequest, PipelineRequest};
+use crate::reserving::ReservingEncoder;
 
 /// Elements that a message of a client may have, those of its commands included: as many as a request of RESP.
 const MOST_ELEMENTS: usize = 1024 * 1024;
@@ -29,11 +30,11 @@ impl<T, U> Default for BoundedCodec<T, U> {
 impl<T: Message + Send + 'static, U: Message + Default + Send + 'static> Codec for BoundedCodec<T, U> {
     type Encode = T;
     type Decode = U;
-    type Encoder = ProstEncoder<T>;
+    type Encoder = ReservingEncoder<T>;
     type Decoder = BoundedDecoder<U>;
 
     fn encoder(&mut self) -> Self::Encoder {
-        ProstEncoder::new(BufferSettings::default())
+        ReservingEncoder::default()
     }
 
     fn decoder(&mut self) -> Self::Decoder {

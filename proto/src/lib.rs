@@ -2,6 +2,7 @@
 //! `.proto` files of this crate, which document them. `make proto` generates the code after a change of a `.proto` file.
 
 pub mod bounded;
+mod reserving;
 
 /// Store nodes keep records on disk.
 pub mod disk {
