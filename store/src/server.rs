@@ -1,6 +1,7 @@
 //! A node's face to gateways and to other nodes: it decodes requests, lets the [`Node`] do them, encodes answers.
 
 mod admit;
+mod aside;
 mod endings;
 mod events;
 mod found;

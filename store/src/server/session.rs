@@ -20,6 +20,7 @@ use wire::response::Body as Answer;
 use wire::{Requests, Response};
 
 use super::admit::Admitted;
+use super::aside::{aside, drive_aside};
 use super::endings;
 use super::founding;
 use super::host::Host;
@@ -406,7 +407,9 @@ impl Session {
             return self.later(id, move |host| step::abort(host, number));
         }
         let origin = Origin { peer: session, client: request.client };
+        let bytes = request.changes.len() + request.calls.iter().map(|call| call.args.len()).sum::<usize>();
         let step = step::step(self.host.clone(), session, self.watches.clone(), request);
+        let step = drive_aside(bytes, step);
         let mut work = Box::pin(origin.drive(spans::carried(step)));
         // Most are done at once.
         let mut context = Context::from_waker(Waker::noop());
@@ -532,7 +535,8 @@ fn execute_now(
             refused",
         )));
     }
-    let answer = origin.act(|| step::execute_now(host, &request.call))?;
+    let execute = || origin.act(|| step::execute_now(host, &request.call));
+    let answer = aside(request.call.args.len(), execute)?;
     if is_moved(&answer) {
         waiting.lock().refused.add(origin.client, request.id);
     }
@@ -559,9 +563,10 @@ fn lead(
     let mut registered = shared.lock();
     let task = tokio::spawn(async move {
         // What it changes is sent before its answer.
+        let execute = drive_aside(call.args.len(), step::execute(&host, &call, &outbox));
         let answer = match scope {
-            Some(scope) => origin.drive(scope.drive(step::execute(&host, &call, &outbox))).await,
-            None => origin.drive(step::execute(&host, &call, &outbox)).await,
+            Some(scope) => origin.drive(scope.drive(execute)).await,
+            None => origin.drive(execute).await,
         };
         let leads = {
             let mut waiting = waiting.lock();
