@@ -238,3 +238,36 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
     check_kept(&server, &kept);
     set(&server, "again", "3").expect("there is room");
 }
+
+/// A disk that fails while a script runs that has changed something: the script is done as a whole.
+#[cfg(debug_assertions)]
+#[test]
+fn a_script_that_has_changed_something_is_not_refused_the_rest() {
+    let (dir, errors) = (TempDir::new("broken"), TempDir::new("trouble"));
+    let file = errors.text();
+    let server = start(&dir, "periodic", &format!("flushed={file},opening={file},journal-bytes=1000"));
+    let script = "redis.call('SET', KEYS[1], ARGV[1])
+        local sum = 0
+        for i = 1, 1e8 do sum = sum + i end
+        return redis.call('SET', KEYS[2], ARGV[1])";
+    let (keys, mut turn) = (["first", "second"], 0);
+    wait_until("the disk fails while the script runs", || {
+        turn += 1;
+        let value = turn.to_string();
+        std::thread::scope(|scope| {
+            let script = scope.spawn(|| server.client().eval(script, &keys, &[&value]));
+            fs::write(file, "").expect("a place for files");
+            wait_until("it is known", || {
+                drop(set(&server, "other", &value));
+                server.info_text("aof_last_write_status") == "err"
+            });
+            let runs = !script.is_finished();
+            drop(script.join());
+            fs::remove_file(file).expect("it is there");
+            wait_until("the disk works again", || set(&server, "other", "1").is_ok());
+            let both = keys.map(|key| server.client().call(["GET", key]));
+            assert_eq!(both[0], both[1], "half of the script is done");
+            runs
+        })
+    });
+}
