@@ -132,7 +132,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "replica-copy-rate",
         kind: ParameterKind::Bytes(1 << 20..=1 << 40, |c| &c.replica_copy_rate),
-        default: Fallback::Text("32mb"),
+        default: Fallback::Text("16mb"),
         live: true,
         doc: "Maximum number of bytes per second that a store process sends to another one to copy the data of a group \
               of replicas.",
