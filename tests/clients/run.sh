@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs clients that are not ours against servers of their own: programs of the Redis protocol in Python, JavaScript, Go and
 # Java with their ordinary packages, on one process and on a gateway with store nodes; the examples of gRPC in Python and Go
-# with stubs that the ordinary tools make of gateway.proto; the recipes and examples of the book; and schemathesis, which
-# holds the HTTP API to openapi.json.
+# with stubs that the ordinary tools make of gateway.proto; those of HTTP in Python and TypeScript that two generators make of
+# openapi.json, to which schemathesis holds the server; and the recipes and examples of the book.
 #
 # Usage: run.sh PROGRAM FOLDER, which is for what is fetched and made here; or run.sh fetch FOLDER, which does only that.
 set -euo pipefail
@@ -132,6 +132,20 @@ hold_to_openapi() {
     grep 'generated,' schemathesis.out
 }
 
+# Clients that two generators make of the description of the HTTP API, one after the other on one server.
+use_openapi() { # HOST:PORT
+    cd "$folder/python"
+    "$folder/venv/bin/openapi-python-client" generate --url "http://$1/v1/openapi.json" --meta none --overwrite \
+        --output-path http_client --config "$here/openapi-python-client.yml" --fail-on-warning
+    PYTHONPATH=. "$python" "$here/python/openapi.py" "$1"
+    if [[ $has_node ]]; then
+        cd "$folder/node"
+        OPENAPI_SERVER=$1 node_modules/.bin/openapi-ts
+        node_modules/.bin/tsc
+        node out/openapi.js "$1"
+    fi
+}
+
 if [[ ! $folder/ready -nt $here/requirements.txt ]]; then
     echo "Fetching clients into $folder"
     fetch_python
@@ -212,5 +226,7 @@ if command -v redis-cli >/dev/null; then
 else
     echo '***** redis-cli is not installed: the examples of the book are SKIPPED *****'
 fi
-wait_for schemathesis "${programs[@]}"
+serve http 'moonshard ready' --resp 127.0.0.1:0 --http 127.0.0.1:0 --grpc off
+beside openapi use_openapi "$(address http http)"
+wait_for schemathesis openapi "${programs[@]}"
 if [[ $has_go ]]; then "$folder/go/bin/moonshard.example" "$(address faces grpc)"; fi
