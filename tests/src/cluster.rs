@@ -329,6 +329,12 @@ impl TestCluster {
         cluster
     }
 
+    /// So many stores as in `start_replicated`, whose times are these, without gateways.
+    pub fn start_replicated_timed(stores: usize, times: &'static str) -> TestCluster {
+        let store = |_| Member { times, ..Member::store(Some("sync"), &[]).with_probes() };
+        TestCluster::of_stores((0..stores).map(store).collect(), "3")
+    }
+
     fn add_gateways(&mut self, gateways: usize, flags: &[&str]) {
         let addresses: Vec<SocketAddr> = self.wires.iter().map(Proxy::address).collect();
         self.gateways = (0..gateways).map(|_| Member::gateway(&addresses, flags)).collect();

@@ -32,6 +32,10 @@ struct State {
     down: bool,
     /// How long everything takes.
     delay: Duration,
+    /// How many connections there were so far,
+    connections: u64,
+    /// and how many of the oldest pass nothing on any more.
+    forgotten: u64,
     /// Both ends of every open connection.
     open: Vec<Weak<(TcpStream, TcpStream)>>,
     /// What went to the node on the newest connection, if that is wanted.
@@ -93,6 +97,11 @@ impl Proxy {
         self.wire.set(|state| state.stalled = stalled);
     }
 
+    /// Never passes anything on again of the connections that there are, and tells nobody, as a firewall that was restarted.
+    pub fn forget(&self) {
+        self.wire.set(|state| state.forgotten = state.connections);
+    }
+
     /// Fetches nothing from the node until told otherwise, while everything goes there.
     pub fn set_deaf(&self, deaf: bool) {
         self.wire.set(|state| state.deaf = deaf);
@@ -151,6 +160,8 @@ impl Wire {
         }
         state.open.retain(|pair| pair.strong_count() > 0);
         state.open.push(Arc::downgrade(&pair));
+        state.connections += 1;
+        let number = state.connections;
         if let Some(record) = &mut state.record {
             record.clear();
         }
@@ -159,17 +170,20 @@ impl Wire {
             let (wire, pair) = (self.clone(), pair.clone());
             std::thread::spawn(move || {
                 let (near, far) = &*pair;
-                if way == 0 { wire.pass(way, near, far) } else { wire.pass(way, far, near) }
+                if way == 0 { wire.pass(number, way, near, far) } else { wire.pass(number, way, far, near) }
             });
         }
     }
 
-    /// Passes one way on, to its end.
-    fn pass(&self, way: usize, mut from: &TcpStream, mut to: &TcpStream) {
+    /// Passes one way of a connection on, to its end.
+    fn pass(&self, number: u64, way: usize, mut from: &TcpStream, mut to: &TcpStream) {
         let mut bytes = [0; 64 * 1024];
         while let Ok(count) = from.read(&mut bytes) {
             let state = self.state.lock().expect("no panic");
-            let is_stalled = |state: &mut State| state.stalled || (state.deaf && way == 1);
+            let is_stalled = |state: &mut State| {
+                let is_lost = number <= state.forgotten && !self.ended.load(Ordering::Relaxed);
+                state.stalled || (state.deaf && way == 1) || is_lost
+            };
             let mut state = self.changed.wait_while(state, is_stalled).expect("no panic");
             if let Some(record) = state.record.as_mut().filter(|_| way == 0) {
                 record.extend_from_slice(&bytes[..count]);

@@ -16,11 +16,17 @@ use tower::service_fn;
 use super::directory::{Directory, GROUPS};
 use super::link_error::LinkError;
 use super::silence::{CountedWire, Signs};
+use crate::journal::fail_point;
 
 /// What may be under way unread, for a stream and for a connection.
 pub(crate) const WINDOW_BYTES: u32 = 16 << 20;
 /// How long a connection may take to be made.
 pub(super) const CONNECT: Duration = Duration::from_secs(2);
+/// After so long without a frame from the other side of a connection with streams, one is asked for,
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+/// and so many times as long later the connection is given up. What is under way on a slow network comes first: a window takes
+/// 20 seconds at 1 MB per second.
+const PROBES: u32 = 4;
 
 /// Where a link leads.
 pub(super) struct Way {
@@ -50,15 +56,18 @@ pub(crate) async fn connect(address: &str, tls: Option<&Arc<Tls>>) -> Result<Cha
 }
 
 /// The same with a count of what moves over it.
-pub(super) async fn connect_counted(
+pub(crate) async fn connect_counted(
     address: &str,
     tls: Option<&Arc<Tls>>,
     signs: &Signs,
 ) -> Result<Channel, LinkError> {
     let endpoint = Endpoint::from_shared(format!("http://{address}"))
         .map_err(|error| LinkError::InvalidAddress(Box::new((address.to_owned(), error.to_string()))))?;
+    let probe = fail_point::time("probe-ms", PROBE_INTERVAL);
     let endpoint = endpoint
         .connect_timeout(CONNECT)
+        .http2_keep_alive_interval(probe)
+        .keep_alive_timeout(probe * PROBES)
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES);
     let (to, tls, signs) = (address.to_owned(), tls.cloned(), signs.clone());

@@ -332,3 +332,15 @@ fn no_half_of_a_transaction_is_done_where_a_disk_has_failed() {
         assert_eq!(sum, 200, "money was lost or made");
     }
 }
+
+/// The others do not hear that their connections are of no use any more, and connect again nevertheless.
+#[cfg(debug_assertions)]
+#[test]
+fn connections_that_were_lost_silently_are_made_again() {
+    let cluster = TestCluster::start_replicated_timed(3, "probe-ms=1000");
+    let is_ready = || cluster.stores[1].readiness() == "ready\n";
+    wait_until("it has caught up", is_ready);
+    cluster.wires[1].forget();
+    wait_until("it misses the others", || !is_ready());
+    wait_until("it hears of the others again", is_ready);
+}

@@ -16,6 +16,7 @@ use tonic::{Code, Status};
 use super::view::ClusterView;
 use crate::client::PeerCredentials;
 use crate::client::link::MESSAGE_BYTES;
+use crate::client::silence::{Direction, Signs};
 use crate::client::way;
 use crate::replication::{Driver, GroupId, Groups, ProcessInfo, Transport};
 
@@ -120,9 +121,11 @@ impl Way {
         }
     }
 
-    /// One stream, until it breaks or no message comes any more; what the other process has against it.
+    /// One stream, until it breaks, takes nothing any more, or no message comes any more; what the other process has against it.
     async fn run(&self, waiting: &mut mpsc::Receiver<Message>) -> Option<Status> {
-        let channel = way::connect(&self.address, self.credentials.tls.as_ref()).await.ok()?;
+        let signs = Signs::default();
+        let tls = self.credentials.tls.as_ref();
+        let channel = way::connect_counted(&self.address, tls, &signs).await.ok()?;
         let mut client = StoreClient::new(channel).max_encoding_message_size(MESSAGE_BYTES);
         let (frames, outgoing) = mpsc::channel(MOST_FRAMES);
         let mut groups = self.view.follow();
@@ -149,7 +152,9 @@ impl Way {
                         ..wire::ReplicaMessages::default()
                     },
                 };
-                if frames.send(frame).await.is_err() {
+                // Whatever became of the stream: one that takes nothing for seconds is of no use.
+                let taken = signs.unless_silent(Direction::Out, frames.send(frame), || ()).await;
+                if !matches!(taken, Some(Ok(()))) {
                     return;
                 }
             }
