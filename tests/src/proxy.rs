@@ -97,7 +97,7 @@ impl Proxy {
         self.wire.set(|state| state.stalled = stalled);
     }
 
-    /// Never passes anything on again of the connections that there are, and tells nobody, as a firewall that was restarted.
+    /// Never passes anything on again of the connections that there are, without closing them, as a firewall that was restarted.
     pub fn forget(&self) {
         self.wire.set(|state| state.forgotten = state.connections);
     }

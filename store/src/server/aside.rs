@@ -1,5 +1,5 @@
-//! Work on requests of many bytes. A thread that copies them serves nobody meanwhile, and answers of other replicas that it has
-//! would come too late: the group would lose its leader. So its other tasks are given to another thread before.
+//! Work on requests of many bytes. While a thread copies them, its other tasks do not run, and messages of other replicas among
+//! them come too late: the group would lose its leader. So the other tasks are given to another thread before.
 
 use std::future::poll_fn;
 use std::pin::pin;
