@@ -60,9 +60,8 @@ pub(crate) fn divide(pieces: Vec<Bytes>, part_bytes: usize) -> VecDeque<(Bytes, 
     for mut piece in pieces {
         while !piece.is_empty() {
             let wanted = part_bytes.min(missing) - begun.len();
-            let bytes = piece.split_to(wanted.min(piece.len()));
-            let is_last = bytes.len() == wanted;
-            let mut part = bytes;
+            let mut part = piece.split_to(wanted.min(piece.len()));
+            let is_last = part.len() == wanted;
             if !(is_last && begun.is_empty()) {
                 begun.extend_from_slice(&part);
                 if !is_last {

@@ -27,7 +27,7 @@ fn cost_of(command: &Command) -> Cost {
     }
 }
 
-/// Whether a call names so many keys, or brings so many bytes, that it is long whatever the values are.
+/// Whether a call names so many keys, or has so many arguments, that it is long whatever the values are.
 pub fn is_long_by_itself(args: Args<'_>, keys: &[KeyAt]) -> bool {
     keys.len() as u64 * STEPS_PER_KEY > LONG_CALL_STEPS
         || (args.len() > 1024 && args.len() as u64 > LONG_CALL_STEPS)

@@ -267,6 +267,8 @@ fn a_script_that_has_changed_something_is_not_refused_the_rest() {
             wait_until("the disk works again", || set(&server, "other", "1").is_ok());
             let both = keys.map(|key| server.client().call(["GET", key]));
             assert_eq!(both[0], both[1], "half of the script is done");
+            // It was refused in the end, and had begun before.
+            assert!(!runs || both[0].text() == Some(value.as_bytes()), "{both:?}");
             runs
         })
     });
