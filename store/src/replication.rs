@@ -23,7 +23,6 @@ mod group_id;
 mod groups;
 mod groups_messages;
 mod log_disk;
-mod members;
 mod placement;
 mod questions;
 mod recovery;
@@ -37,6 +36,5 @@ pub use self::group::{Fetched, Group, GroupError, GroupSettings, Leadership, Ope
 pub use self::group_id::GroupId;
 pub use self::groups::{Founding, GroupInfo, Groups, GroupsError, META, ProcessInfo, ProcessState};
 pub use self::log_disk::LogDisk;
-pub use self::members::{Step, next_step};
 pub use self::placement::{Change, ChangeError};
 pub use self::recovery::{Recovery, RecoveryError, Surviving, recover_log};

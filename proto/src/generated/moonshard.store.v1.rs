@@ -215,6 +215,9 @@ pub struct ReplicaReport {
     /// How long it has known no leader; absent while it knows one.
     #[prost(uint64, optional, tag = "11")]
     pub without_leader_ms: ::core::option::Option<u64>,
+    /// The voters before a replacement that is not complete, whose majority has to agree, too.
+    #[prost(uint64, repeated, tag = "12")]
+    pub outgoing: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CopyRequest {
@@ -256,6 +259,8 @@ pub struct CopyEnd {
     pub voters: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint64, repeated, tag = "5")]
     pub learners: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "6")]
+    pub outgoing: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]

@@ -7,7 +7,7 @@ use std::fmt;
 pub enum ConsensusError {
     /// It is not the leader, or is about to hand over the leadership. Nothing was done.
     NotLeader,
-    /// Another change of the members is not committed yet. Nothing was done.
+    /// Another change of the members is not complete yet. Nothing was done.
     ChangePending,
     /// A record of the log on disk cannot be read, or does not follow the one before.
     Damaged(String),
@@ -29,9 +29,7 @@ impl fmt::Display for ConsensusError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConsensusError::NotLeader => f.write_str("this replica is not the leader of its group"),
-            ConsensusError::ChangePending => {
-                f.write_str("another change of the members is not committed yet")
-            }
+            ConsensusError::ChangePending => f.write_str("another change of the members is not complete yet"),
             ConsensusError::Damaged(what) => write!(f, "the replicated log is damaged: {what}"),
             ConsensusError::InvalidMessage(what) => write!(f, "invalid message of another replica: {what}"),
             ConsensusError::LogLost { last, acknowledged } => write!(

@@ -13,8 +13,10 @@
 mod error;
 mod lease;
 mod log;
+mod members;
 mod message;
 mod parts;
+mod plan;
 mod position;
 mod replica;
 mod timing;
@@ -24,9 +26,11 @@ mod simulation;
 
 pub use self::error::ConsensusError;
 pub use self::lease::LEASE_MS;
-pub use self::log::{Log, LogChange, LogKey, Members, Saved};
+pub use self::log::{Log, LogChange, LogKey, Saved};
+pub use self::members::{MemberChange, Members};
 pub use self::message::Outgoing;
 pub use self::parts::{Committed, Data};
+pub use self::plan::{Step, next_step};
 pub use self::position::Position;
-pub use self::replica::{Follower, MemberChange, Replica, Role, Round, Settings};
+pub use self::replica::{Follower, Replica, Role, Round, Settings};
 pub use self::timing::{ELECTION_TICKS, HEARTBEAT_TICKS, TICK_MS};

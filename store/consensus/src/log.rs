@@ -1,6 +1,6 @@
 //! The log of a replica in memory, from the oldest entry that may still be needed, and what of it has to be on disk.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -11,6 +11,7 @@ use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Snapshot};
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 
 use crate::error::ConsensusError;
+use crate::members::Members;
 use crate::parts::{self, Assembler, Committed};
 use crate::position::Position;
 
@@ -30,41 +31,6 @@ pub enum LogChange {
     Put(LogKey, Vec<u8>),
     /// The record, which need not be there, is gone.
     Delete(LogKey),
-}
-
-/// Who belongs to a group.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Members {
-    /// Replicas whose majority decides, ascending.
-    pub voters: Vec<u64>,
-    /// Replicas that get all entries and have no vote, ascending.
-    pub learners: Vec<u64>,
-}
-
-impl Members {
-    pub(crate) fn of(state: &ConfState) -> Members {
-        let ascending = |ids: &[u64]| {
-            let mut ids = ids.to_vec();
-            ids.sort_unstable();
-            ids
-        };
-        Members { voters: ascending(&state.voters), learners: ascending(&state.learners) }
-    }
-
-    pub(crate) fn state(&self) -> ConfState {
-        ConfState { voters: self.voters.clone(), learners: self.learners.clone(), ..ConfState::default() }
-    }
-
-    /// Whether a group can have these members. The Raft implementation panics with others.
-    pub(crate) fn are_valid(&self) -> bool {
-        let all: BTreeSet<u64> = self.voters.iter().chain(&self.learners).copied().collect();
-        !self.voters.is_empty() && !all.contains(&0) && all.len() == self.voters.len() + self.learners.len()
-    }
-
-    /// Whether the replica belongs to the group.
-    pub fn contain(&self, id: u64) -> bool {
-        self.voters.contains(&id) || self.learners.contains(&id)
-    }
 }
 
 /// What the disk holds of a log.
@@ -160,7 +126,7 @@ impl Log {
         let is_new = saved.state.is_none() && saved.entries.is_empty();
         let log = if is_new { Log::new(&[id]) } else { Log::load(saved)? };
         let mut inner = log.0.write();
-        inner.members = Members { voters: vec![id], learners: Vec::new() };
+        inner.members = Members::of_voters(&[id]);
         // Entries that would change the members, committed or not, become empty ones.
         let is_change = |entry: &&Entry| entry.entry_type != EntryType::EntryNormal;
         let emptied = |entry: &Entry| {
@@ -530,21 +496,19 @@ mod tests {
             &mut disk,
             log.store(Some(&promised), &[entry(2, 1), entry(3, 1), entry(4, 1)]).expect("they follow"),
         );
-        let members = |voters: &[u64], learners: &[u64]| Members {
-            voters: voters.to_vec(),
-            learners: learners.to_vec(),
-        };
-        log.change_members(3, &members(&[1, 2, 3], &[4]).state());
+        let founders = Members::of_voters(&[1, 2, 3]);
+        let joint = Members { outgoing: vec![1, 2, 3], learners: vec![5], ..Members::of_voters(&[1, 2, 4]) };
+        log.change_members(3, &joint.state());
         log.publish(4);
-        assert_eq!((log.members_at(0), log.members_at(2)), (None, Some(members(&[1, 2, 3], &[]))));
-        assert_eq!(log.members_at(3), Some(members(&[1, 2, 3], &[4])));
+        assert_eq!((log.members_at(0), log.members_at(2)), (None, Some(founders)));
+        assert_eq!(log.members_at(3), Some(joint.clone()));
         apply(&mut disk, log.shorten(2));
         let read = Log::load(saved(&disk)).expect("it is whole");
         assert!(!read.members().contain(4), "the entry is applied again");
         apply(&mut disk, log.shorten(3));
-        assert!(Log::load(saved(&disk)).expect("it is whole").members().contain(4));
+        assert_eq!(Log::load(saved(&disk)).expect("it is whole").members(), joint);
         let copied = Position { index: 9, term: 2 };
-        apply(&mut disk, log.restore(copied, members(&[2, 4], &[])));
+        apply(&mut disk, log.restore(copied, Members::of_voters(&[2, 4])));
         let read = Log::load(saved(&disk)).expect("it is whole");
         assert_eq!((read.before(), read.last_index(), disk.len()), (copied, 9, 1));
         assert_eq!(read.members().voters, [2, 4]);

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, Entry, EntryType, Message, MessageType};
+use raft::eraftpb::{ConfChangeV2, Entry, EntryType, Message, MessageType};
 use raft::{Config, ProgressState, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
 use slog::{Discard, Logger, o};
 use store_engine::random;
 
 use crate::error::ConsensusError;
 use crate::lease::{LEASE_MS, Lease};
-use crate::log::{Log, LogChange, Members, Saved, snapshot_of};
+use crate::log::{Log, LogChange, Saved, snapshot_of};
+use crate::members::{MemberChange, Members};
 use crate::message::{self, Outgoing};
 use crate::parts::{self, Assembler, Committed, PART_BYTES};
 use crate::position::Position;
@@ -59,17 +60,6 @@ pub struct Role {
     pub leader: Option<u64>,
     /// Whether it is the leader itself.
     pub leads: bool,
-}
-
-/// A change of the members of a group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MemberChange {
-    /// A replica gets all entries from now on, and has no vote.
-    AddLearner(u64),
-    /// A learner gets a vote.
-    Promote(u64),
-    /// A replica does not belong to the group any more.
-    Remove(u64),
 }
 
 /// How far another replica is, as the leader knows.
@@ -331,27 +321,23 @@ impl Replica {
     }
 
     /// Changes who belongs to the group, if this is the leader. There is one change at a time: an error while another one is not
-    /// committed. A leader cannot remove itself.
+    /// committed, or a replacement not complete. A leader cannot remove itself.
     pub fn change_members(&mut self, change: MemberChange) -> Result<(), ConsensusError> {
         let raft = &self.raw.raft;
-        if !self.is_ready_to_lead()
-            || raft.lead_transferee.is_some()
-            || change == MemberChange::Remove(self.id)
-        {
+        let members = Members::of(&raft.prs().conf().to_conf_state());
+        let removes_itself = match change {
+            MemberChange::Remove(id) => id == self.id,
+            MemberChange::LeaveJoint => !members.voters.contains(&self.id),
+            _ => false,
+        };
+        if !self.is_ready_to_lead() || raft.lead_transferee.is_some() || removes_itself {
             return Err(ConsensusError::NotLeader);
         }
-        if raft.has_pending_conf() {
+        let is_joint = !members.outgoing.is_empty();
+        if raft.has_pending_conf() || is_joint != (change == MemberChange::LeaveJoint) {
             return Err(ConsensusError::ChangePending);
         }
-        let (kind, id) = match change {
-            MemberChange::AddLearner(id) => (ConfChangeType::AddLearnerNode, id),
-            MemberChange::Promote(id) => (ConfChangeType::AddNode, id),
-            MemberChange::Remove(id) => (ConfChangeType::RemoveNode, id),
-        };
-        let mut single = ConfChangeSingle { node_id: id, ..ConfChangeSingle::default() };
-        single.set_change_type(kind);
-        let change = ConfChangeV2 { changes: vec![single].into(), ..ConfChangeV2::default() };
-        Ok(self.raw.propose_conf_change(Vec::new(), change)?)
+        Ok(self.raw.propose_conf_change(Vec::new(), change.to_raft())?)
     }
 
     /// The other replicas; empty unless this one leads.
@@ -472,7 +458,7 @@ impl Replica {
         let members = self.raw.apply_conf_change(&change)?;
         self.log.change_members(entry.index, &members);
         let raft = &mut self.raw.raft;
-        if raft.state != StateRole::Follower && !members.voters.contains(&self.id) {
+        if raft.state != StateRole::Follower && !Members::of(&members).have_vote(self.id) {
             // An earlier leader has removed it. The Raft implementation panics if it goes on to lead.
             raft.become_follower(raft.term, raft::INVALID_ID);
             self.lease.end();
@@ -567,19 +553,15 @@ mod tests {
         replica.step(&message(MessageType::MsgSnapshot, |_| ()), 0).expect("a message");
         assert!(replica.awaits_copy());
         let position = Position { index: 9, term: 5 };
-        let members = |voters: &[u64], learners: &[u64]| Members {
-            voters: voters.to_vec(),
-            learners: learners.to_vec(),
-        };
-        for wrong in [members(&[], &[1]), members(&[2, 2], &[1]), members(&[2], &[2]), members(&[0], &[1])] {
-            assert!(replica.copied(position, &wrong).is_err(), "{wrong:?}");
-        }
-        assert!(replica.copied(Position::default(), &members(&[2], &[1])).is_err());
+        let members = Members { learners: vec![1], ..Members::of_voters(&[2]) };
+        let wrong = Members { outgoing: vec![1], ..members.clone() };
+        assert!(replica.copied(position, &wrong).is_err());
+        assert!(replica.copied(Position::default(), &members).is_err());
         assert!(replica.awaits_copy(), "it still needs one");
-        replica.copied(position, &members(&[2], &[1])).expect("it is one");
+        replica.copied(position, &members).expect("it is one");
         let round = replica.round().expect("it works").expect("the log begins anew");
         assert!(round.must_flush && !replica.awaits_copy());
-        assert_eq!((replica.log().before(), replica.log().members()), (position, members(&[2], &[1])));
+        assert_eq!((replica.log().before(), replica.log().members()), (position, members));
     }
 
     #[test]

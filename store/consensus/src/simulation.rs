@@ -26,7 +26,7 @@ fn setting(name: &str) -> Option<u64> {
 #[test]
 fn no_seed_breaks_a_rule() {
     let (mut acknowledged, mut elections, mut restarts, mut reads) = (0, 0, 0, 0);
-    let (mut copies, mut changes, mut folds) = (0, 0, 0);
+    let (mut copies, mut changes, mut folds, mut losses) = (0, 0, 0, 0);
     let (first, seeds) = (setting("MOONSHARD_SIMULATION_SEED"), setting("MOONSHARD_SIMULATION_SEEDS"));
     let (first, seeds) = (first.unwrap_or(0), seeds.unwrap_or(60));
     for seed in first..first + seeds {
@@ -38,6 +38,7 @@ fn no_seed_breaks_a_rule() {
         copies += world.copies;
         changes += world.changes;
         folds += world.folds;
+        losses += world.losses;
     }
     if seeds < 60 {
         return;
@@ -45,6 +46,7 @@ fn no_seed_breaks_a_rule() {
     // Rules that are never put to the test hold, too.
     assert!(acknowledged > 100 * seeds && reads > 100 * seeds, "{acknowledged} writes, {reads} reads");
     assert!(copies > seeds && changes > 2 * seeds, "{copies} copies, {changes} changes of members");
+    assert!(losses > seeds, "{losses} lost disks");
     assert!(folds > 2 * seeds, "{folds} folds of what was not committed yet");
     assert!(elections > 2 * seeds && restarts > seeds, "{elections} elections, {restarts} restarts");
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use consensus::Position;
+use consensus::{Members, Position};
 use tokio::time::{Instant, sleep};
 
 use super::PeerCredentials;
@@ -96,7 +96,11 @@ fn plan(survey: &Survey) -> Result<Vec<Recovery>, NoPlan> {
             process,
             last: Position { index: report.last_index, term: report.last_term },
             is_applied: report.applied >= report.committed,
-            voters: report.voters.clone(),
+            members: Members {
+                voters: report.voters.clone(),
+                outgoing: report.outgoing.clone(),
+                learners: report.learners.clone(),
+            },
         });
         (group.id, surviving.collect())
     };

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use consensus::{Log, Position};
+use consensus::{Log, Members, Position};
 
 use super::driver::DriverError;
 use super::group_id::GroupId;
@@ -24,8 +24,8 @@ pub struct Surviving {
     pub last: Position,
     /// Whether its data has all that it knows to be committed.
     pub is_applied: bool,
-    /// The replicas with a vote, as far as it knows.
-    pub voters: Vec<u64>,
+    /// The members of its group, as far as it knows.
+    pub members: Members,
 }
 
 /// What becomes of a group.
@@ -108,10 +108,10 @@ impl Groups {
                     }),
                 };
             };
-            let is_there = |id: &u64| replicas.iter().any(|replica| replica.process == *id);
-            let voters = newest.voters.clone();
-            let answering: Vec<u64> = voters.iter().copied().filter(is_there).collect();
-            let is_lost = answering.len() * 2 <= voters.len();
+            let is_there = |id: u64| replicas.iter().any(|replica| replica.process == id);
+            let voters = newest.members.voters.clone();
+            let answering: Vec<u64> = voters.iter().copied().filter(|id| is_there(*id)).collect();
+            let is_lost = !newest.members.have_majority(is_there);
             if is_lost && !newest.is_applied {
                 return Err(RecoveryError::Behind { group: group.name.clone(), process: newest.process });
             }
@@ -180,7 +180,12 @@ mod tests {
     }
 
     fn surviving(process: u64, term: u64, index: u64, voters: &[u64]) -> Surviving {
-        Surviving { process, last: Position { index, term }, is_applied: true, voters: voters.to_vec() }
+        Surviving {
+            process,
+            last: Position { index, term },
+            is_applied: true,
+            members: Members::of_voters(voters),
+        }
     }
 
     /// What is left of a cluster when these processes answer, each with the same log.

@@ -21,16 +21,19 @@ pub enum Bug {
     FoldBeforeCommit,
     /// A new leader does not hold the keys that undecided transactions hold.
     PreparedNotLocked,
+    /// A new replica gets a vote before the one that goes loses it.
+    VoteBeforeRemoval,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 6] = [
+    pub const ALL: [Bug; 7] = [
         Bug::VoteNotFlushed,
         Bug::EntriesNotFlushed,
         Bug::AnswerBeforeCommit,
         Bug::LongLease,
         Bug::FoldBeforeCommit,
         Bug::PreparedNotLocked,
+        Bug::VoteBeforeRemoval,
     ];
 }
 
@@ -90,8 +93,8 @@ pub struct Machine {
     pub kept: Data,
     /// While it leads.
     pub leading: Option<Leading>,
-    /// Whether it belongs to the group, or has belonged to it.
-    pub has_joined: bool,
+    /// Its disk is gone, and it with it.
+    pub is_lost: bool,
     /// When the copy is there that it waits for.
     pub copied_at: Option<u64>,
     /// Commands that it proposed in this term and has not answered.
@@ -100,7 +103,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn new(id: u64, speed: u64, has_joined: bool) -> Machine {
+    pub fn new(id: u64, speed: u64) -> Machine {
         Machine {
             id,
             disk: Disk::default(),
@@ -113,7 +116,7 @@ impl Machine {
             data: Data::default(),
             kept: Data::default(),
             leading: None,
-            has_joined,
+            is_lost: false,
             copied_at: None,
             proposed: BTreeSet::new(),
             role: Role::default(),

@@ -9,7 +9,10 @@ use store_engine::random;
 use super::machine::{Bug, Machine};
 use super::rules::{Rules, number_of};
 use super::service::{Change, KEYS};
-use crate::{LogChange, LogKey, MemberChange, Outgoing, Position, Replica, Role, Round, Settings, TICK_MS};
+use crate::{
+    LogChange, LogKey, MemberChange, Members, Outgoing, Position, Replica, Role, Round, Settings, Step,
+    TICK_MS, next_step,
+};
 
 /// How long a run is, in virtual milliseconds.
 const RUN_MS: u64 = 32_000;
@@ -20,8 +23,8 @@ const CALM_MS: u64 = 8_000;
 const QUIET_MS: u64 = 2_000;
 /// What one step of the world takes.
 const STEP_MS: u64 = 10;
-/// Machines that may join the group in place of others.
-const SPARE: u64 = 2;
+/// In the calm part this is the time between two steps towards the members that are wanted.
+const PLAN_MS: u64 = 100;
 
 struct Message {
     at: u64,
@@ -36,6 +39,10 @@ pub struct World {
     now: u64,
     machines: Vec<Machine>,
     founders: Vec<u64>,
+    /// The machines that are to belong to the group.
+    wanted: Vec<u64>,
+    /// The place in that list whose machine loses its disk. Of two at different places a group of three would lose data.
+    unlucky: usize,
     messages: Vec<Message>,
     /// Pairs between which nothing comes through, in this direction.
     cut: BTreeSet<(u64, u64)>,
@@ -49,20 +56,23 @@ pub struct World {
     pub copies: u64,
     pub changes: u64,
     pub folds: u64,
+    pub losses: u64,
 }
 
 impl World {
     pub fn new(seed: u64, bug: Option<Bug>) -> World {
         let mut random = seed.wrapping_mul(0x1234_5678_9ABC_DEF1) ^ seed;
         let count = if random::below(&mut random, 3) == 0 { 5 } else { 3 };
-        let mut machine = |id| Machine::new(id, 970 + random::below(&mut random, 61) as u64, id <= count);
-        let machines = (1..=count + SPARE).map(&mut machine).collect();
-        World {
+        let unlucky = random::below(&mut random, count);
+        let founders: Vec<u64> = (1..=count as u64).collect();
+        let mut world = World {
             random,
             bug,
             now: 1,
-            machines,
-            founders: (1..=count).collect(),
+            machines: Vec::new(),
+            wanted: founders.clone(),
+            founders,
+            unlucky,
             messages: Vec::new(),
             cut: BTreeSet::new(),
             number: 0,
@@ -73,7 +83,19 @@ impl World {
             copies: 0,
             changes: 0,
             folds: 0,
+            losses: 0,
+        };
+        for _ in 0..count {
+            world.add_machine();
         }
+        world
+    }
+
+    /// A machine that was never there before; its number.
+    fn add_machine(&mut self) -> u64 {
+        let (id, speed) = (self.machines.len() as u64 + 1, 970 + self.below(61));
+        self.machines.push(Machine::new(id, speed));
+        id
     }
 
     /// Runs to the end; an error says which rule was broken.
@@ -84,6 +106,9 @@ impl World {
                 self.fail();
             } else {
                 self.calm();
+                if self.now % PLAN_MS < STEP_MS {
+                    self.change_members();
+                }
             }
             for at in 0..self.machines.len() {
                 self.advance(at)?;
@@ -94,12 +119,13 @@ impl World {
         self.rules.all_is_kept()?;
         let newest = self.rules.newest();
         let leader = self.leader().and_then(|at| self.machines[at].replica.as_ref());
-        let voters = leader.map(|leader| leader.log().members().voters).unwrap_or_default();
-        let mut members = self.machines.iter().filter(|machine| voters.contains(&machine.id));
-        let behind = members.find(|machine| machine.data.newest < newest);
-        if voters.len() < self.founders.len() {
-            return Err(format!("the voters are {voters:?}"));
+        let members = leader.map(|leader| leader.log().members()).unwrap_or_default();
+        self.wanted.sort_unstable();
+        if members != Members::of_voters(&self.wanted) {
+            return Err(format!("the group has {members:?}, and is to have {:?}", self.wanted));
         }
+        let mut members = self.machines.iter().filter(|machine| self.wanted.contains(&machine.id));
+        let behind = members.find(|machine| machine.data.newest < newest);
         match behind {
             None => Ok(()),
             Some(machine) => Err(format!("replica {} does not catch up", machine.id)),
@@ -174,6 +200,13 @@ impl World {
         if self.chance(60) {
             self.change_members();
         }
+        if self.chance(1000) {
+            let place = self.below(self.wanted.len() as u64) as usize;
+            self.wanted[place] = self.add_machine();
+        }
+        if self.chance(1000) {
+            self.lose_disk();
+        }
         if self.chance(300)
             && let Some(at) = self.leader()
         {
@@ -201,33 +234,30 @@ impl World {
         machine.disk.write(changes);
     }
 
-    /// A step towards a spare machine in the place of another one.
+    /// A disk is lost with its machine, in whose place another one is to come.
+    fn lose_disk(&mut self) {
+        let at = self.wanted[self.unlucky] as usize - 1;
+        self.crash(at);
+        self.machines[at].is_lost = true;
+        self.losses += 1;
+        self.wanted[self.unlucky] = self.add_machine();
+    }
+
+    /// A step towards the members that are wanted.
     fn change_members(&mut self) {
         let Some(at) = self.leader() else { return };
-        let Some(members) = self.machines[at].replica.as_ref().map(|leader| leader.log().members()) else {
-            return;
-        };
-        let change = if let Some(id) = members.learners.first() {
-            MemberChange::Promote(*id)
-        } else if members.voters.len() > self.founders.len() {
-            let leader = self.machines[at].id;
-            let first = members.voters.iter().find(|id| **id != leader);
-            first.map_or(MemberChange::Promote(leader), |id| MemberChange::Remove(*id))
-        } else {
-            let Some(spare) = self.machines.iter_mut().find(|machine| !machine.has_joined) else { return };
-            MemberChange::AddLearner(spare.id)
-        };
+        let lost = self.machines.iter().filter(|machine| machine.is_lost).map(|machine| machine.id);
+        let lost: BTreeSet<u64> = lost.collect();
         let Some(leader) = &mut self.machines[at].replica else { return };
-        if let MemberChange::Promote(id) = change
-            && !leader.followers().iter().any(|follower| follower.id == id && follower.has_caught_up)
-        {
-            return;
-        }
-        if leader.change_members(change).is_ok() {
-            self.changes += 1;
-            if let MemberChange::AddLearner(id) = change {
-                self.machines[id as usize - 1].has_joined = true;
+        let (me, members, followers) = (leader.id(), leader.log().members(), leader.followers());
+        let step = next_step(me, &self.wanted, |id| lost.contains(&id), &members, &followers);
+        match (step, self.bug) {
+            (Step::Change(MemberChange::Replace { new, .. }), Some(Bug::VoteBeforeRemoval)) => {
+                self.changes += u64::from(leader.change_members(MemberChange::Promote(new)).is_ok());
             }
+            (Step::Change(change), _) => self.changes += u64::from(leader.change_members(change).is_ok()),
+            (Step::HandOver(id), _) => leader.transfer(id),
+            (Step::Wait | Step::Settled, _) => {}
         }
     }
 
@@ -305,7 +335,7 @@ impl World {
 
     /// One machine does what is due.
     fn advance(&mut self, at: usize) -> Result<(), String> {
-        if self.machines[at].paused_until > self.now || !self.machines[at].has_joined {
+        if self.machines[at].paused_until > self.now || self.machines[at].is_lost {
             return Ok(());
         }
         if self.machines[at].replica.is_none() {

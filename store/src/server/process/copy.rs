@@ -60,6 +60,7 @@ fn part_of(piece: CopyPiece, replica: &ReplicaHandle) -> (wire::CopyPart, usize)
                 term: position.term,
                 voters: members.voters,
                 learners: members.learners,
+                outgoing: members.outgoing,
             };
             return (wire::CopyPart { changes: Vec::new(), end: Some(end) }, 0);
         }
@@ -112,7 +113,8 @@ pub(super) async fn receive(source: Source, dir: PathBuf) -> Result<Copied, Stri
         let exchanged = spawn_blocking(move || exchange(&dir, &unfinished)).await;
         exchanged.map_err(|_| PANIC.to_owned())?.map_err(|error| error.to_string())?;
         let position = Position { index: end.index, term: end.term };
-        return Ok(Copied { position, members: Members { voters: end.voters, learners: end.learners } });
+        let wire::CopyEnd { voters, outgoing, learners, .. } = end;
+        return Ok(Copied { position, members: Members { voters, outgoing, learners } });
     }
     Err(text(&"the copy has ended before it was complete"))
 }

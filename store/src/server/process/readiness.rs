@@ -123,11 +123,12 @@ impl State {
             if entries > 0 {
                 return Err(NotReady::Behind { group: name(), entries });
             }
-            let voters = replica.handle.log.members().voters;
-            if !voters.contains(&me) {
+            let members = replica.handle.log.members();
+            if !members.voters.contains(&me) {
                 return Err(NotReady::NoVote(name()));
             }
-            if let Some(process) = voters.into_iter().find(|id| groups.process(*id).is_none()) {
+            let mut voters = members.voters.into_iter().chain(members.outgoing);
+            if let Some(process) = voters.find(|id| groups.process(*id).is_none()) {
                 return Err(NotReady::CountsGone { group: name(), process });
             }
         }

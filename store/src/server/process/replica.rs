@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use consensus::{Step, next_step};
 use proto::store::v1 as wire;
 use tokio::time::{Instant, sleep};
 
@@ -17,7 +18,7 @@ use crate::client::members;
 use crate::journal::{Open, in_dir};
 use crate::node::Node;
 use crate::replication::{
-    Change, Copied, Fetched, Group, GroupId, GroupInfo, GroupSettings, Leadership, Step, next_step,
+    Change, Copied, Fetched, Group, GroupId, GroupInfo, GroupSettings, Leadership, ProcessState,
 };
 use crate::server::membership::renew_identity;
 use crate::server::{Service, Setting};
@@ -204,7 +205,8 @@ async fn keep_members(state: &State, replica: &Replica) -> u64 {
         let groups = state.view.groups();
         let Some(group) = groups.numbered(replica.id) else { continue };
         let (members, others) = (replica.handle.log.members(), replica.handle.followers());
-        match next_step(me, &group.replicas, &members, &others) {
+        let is_lost = |id| groups.process(id).is_none_or(|process| process.state == ProcessState::Lost);
+        match next_step(me, &group.replicas, is_lost, &members, &others) {
             Step::Change(change) => replica.handle.change_members(change),
             Step::HandOver(successor) => return successor,
             Step::Wait => {}

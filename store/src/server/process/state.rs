@@ -144,6 +144,7 @@ impl State {
                 needs_copy: replica.handle.state().borrow().awaits_copy,
                 voters: members.voters,
                 learners: members.learners,
+                outgoing: members.outgoing,
                 last_index: last.index,
                 last_term: last.term,
                 without_leader_ms: status.without_leader_ms,
