@@ -399,7 +399,6 @@ class Chart(unittest.TestCase):
         racks = replicated(replication=three | {"zones": "example.com/rack"})
         self.assertEqual(spread(racks), [("example.com/rack", "DoNotSchedule"), (host, may), (zone, may)])
         self.assertEqual(spread(racks | {"topologySpread": {"enabled": False}}), [("example.com/rack", "DoNotSchedule")])
-        self.assertEqual((spec(replicated())["minReadySeconds"], spec({"mode": "distributed"})["minReadySeconds"]), (10, 5))
 
     def test_the_chart_can_be_copied_alone(self):
         given = chart.values("embedded-full")

@@ -52,8 +52,7 @@ use crate::random::random;
 use crate::spans::Sink;
 use crate::topology::{NodeId, SlotMap};
 pub use crate::txn::FULL;
-pub use host::Configure;
-pub use host::FoundingRequest;
+pub use host::{Claim, Configure, FoundingRequest};
 use host::{Foundings, Host};
 use membership::{Membership, MembershipError};
 use newcomer::Newcomer;
@@ -183,6 +182,11 @@ impl Service {
         self.host.foundings.set_required();
     }
 
+    /// Whether others take this process, which has no replicas, for one of a cluster.
+    pub fn claim(&self) -> Claim {
+        self.host.foundings.claimed()
+    }
+
     /// Waits until an operator wants the process to have replicas instead of this node.
     pub async fn founding_request(&self) -> FoundingRequest {
         self.host.foundings.next().await
@@ -269,7 +273,10 @@ impl Store for Service {
     ) -> Result<Response<wire::Done>, Status> {
         let first = request.into_inner().message().await?.unwrap_or_default();
         Err(match self.host.is_token(&first.token) {
-            true => Status::not_found(NO_REPLICAS),
+            true => {
+                self.host.foundings.claim();
+                Status::not_found(NO_REPLICAS)
+            }
             false => Status::permission_denied("wrong cluster token"),
         })
     }

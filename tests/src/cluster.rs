@@ -120,6 +120,11 @@ impl Member {
         self
     }
 
+    /// A store node that is to belong to a cluster with replicas, with a listener for probes.
+    pub fn replicated_store() -> Member {
+        Member::store(Some("sync"), &["--replicated", "yes"]).with_probes()
+    }
+
     /// Where probes ask a member that was made `with_probes`.
     pub fn probes(&self) -> SocketAddr {
         self.probes.expect("it has such a listener")
@@ -308,7 +313,7 @@ impl TestCluster {
 
     /// The same with another number of replicas.
     pub fn start_founded(stores: usize, gateways: usize, replicas: &str) -> TestCluster {
-        let stores = (0..stores).map(|_| Member::store(Some("sync"), &[]).with_probes()).collect();
+        let stores = (0..stores).map(|_| Member::replicated_store()).collect();
         let mut cluster = TestCluster::of_stores(stores, replicas);
         cluster.add_gateways(gateways, &[]);
         cluster
@@ -323,7 +328,7 @@ impl TestCluster {
         with_controls: bool,
     ) -> TestCluster {
         let controls = || with_controls.then(Controls::new);
-        let store = |_| Member { controls: controls(), ..Member::store(Some("sync"), &[]).with_probes() };
+        let store = |_| Member { controls: controls(), ..Member::replicated_store() };
         let mut cluster = TestCluster::of_stores((0..stores).map(store).collect(), "3");
         cluster.add_gateways(gateways, flags);
         cluster
@@ -331,7 +336,7 @@ impl TestCluster {
 
     /// So many stores as in `start_replicated`, whose times are these, without gateways.
     pub fn start_replicated_timed(stores: usize, times: &'static str) -> TestCluster {
-        let store = |_| Member { times, ..Member::store(Some("sync"), &[]).with_probes() };
+        let store = |_| Member { times, ..Member::replicated_store() };
         TestCluster::of_stores((0..stores).map(store).collect(), "3")
     }
 
@@ -375,7 +380,7 @@ impl TestCluster {
 impl TestCluster {
     /// Starts a store without data; its address for the others.
     pub fn add_store(&mut self) -> SocketAddr {
-        let mut store = Member::store(Some("sync"), &[]).with_probes();
+        let mut store = Member::replicated_store();
         store.start();
         let wire = Proxy::start(fixed_listener(), store.address());
         let address = wire.address();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use store::Store;
 use store::client::PeerCredentials;
-use store::server::{Service, process};
+use store::server::{Claim, Service, process};
 use tokio::runtime::Builder;
 use tracing::{info, warn};
 
@@ -17,6 +17,7 @@ use crate::app::report;
 use crate::config::{Address, Config, SettingError};
 use crate::export::metrics;
 use crate::net;
+use crate::net::http::Readiness;
 use crate::process::persistence::Storage;
 use crate::telemetry::counters::{give_back_memory, unix_ms};
 use crate::telemetry::spans::Spans;
@@ -40,6 +41,21 @@ async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> 
         Some(dir) => replicas::serve(config, dir, beginning).await,
         None => run_node(config, accept_loss, beginning).await,
     }
+}
+
+/// A node is ready until it shuts down, unless it may be a process with replicas that has lost its data.
+fn readiness(claim: Claim, is_open: bool) -> Readiness {
+    let why = match claim {
+        _ if !is_open => return Readiness::ShuttingDown,
+        Claim::None => return Readiness::Ready,
+        Claim::MayCome => {
+            "this store node has just started without data: it may be a process of a cluster that knows it"
+        }
+        Claim::Made => {
+            "this store node has no data, and a cluster takes it for one of its processes: it is about to join again"
+        }
+    };
+    Readiness::NotYet(why.to_owned())
 }
 
 /// Serves one node, which has no replicas. If an operator makes the process, which must have no data, one of a cluster with
@@ -95,8 +111,8 @@ async fn run_node(config: &Arc<Config>, accept_loss: bool, beginning: Beginning)
         addresses.push_str(&format!(" http={bound}"));
         let (of_node, certificates) = (of_node.clone(), certificates.clone());
         let text = move |ready| metrics::render(&of_node.gather(ready));
-        let followed = ready.clone();
-        let readiness = move || net::http::Readiness::until_shutdown(*followed.borrow());
+        let (followed, service) = (ready.clone(), service.clone());
+        let readiness = move || readiness(service.claim(), *followed.borrow());
         probes = Some(tokio::spawn(net::http::serve_health(
             config.clone(),
             listener,

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
@@ -64,13 +65,29 @@ pub(crate) struct Host {
 /// The cluster that a process is to belong to, and where the answer goes: an error says why it does not.
 pub type FoundingRequest = (Founding, oneshot::Sender<Result<(), String>>);
 
+/// For so long a process without data may be one of a cluster that has lost its data: the others try to reach it many times meanwhile.
+const CLAIM: Duration = Duration::from_secs(5);
+
+/// Whether a process without data is one of a cluster of replicated groups, as others know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Claim {
+    /// No process takes it for one of a cluster.
+    None,
+    /// It has just started: others may not have reached it yet.
+    MayCome,
+    /// Another process has just taken it for one of a cluster.
+    Made,
+}
+
 /// Requests that wait for the program.
 #[derive(Default)]
 pub(crate) struct Foundings {
     request: Mutex<Option<FoundingRequest>>,
     arrived: Notify,
-    /// The node is not to become one of a cluster without replicas.
-    required: AtomicBool,
+    /// Since when the node is not to become one of a cluster without replicas.
+    required: OnceLock<Instant>,
+    /// When another process has taken this one for one of a cluster.
+    claimed: Mutex<Option<Instant>>,
 }
 
 impl Foundings {
@@ -82,12 +99,27 @@ impl Foundings {
 
     /// From now on a gateway may not give the node a place.
     pub fn set_required(&self) {
-        self.required.store(true, Ordering::Relaxed);
+        self.required.get_or_init(Instant::now);
     }
 
     /// Whether a gateway may not give the node a place.
     pub fn are_required(&self) -> bool {
-        self.required.load(Ordering::Relaxed)
+        self.required.get().is_some()
+    }
+
+    /// Another process takes this one for one of a cluster.
+    pub fn claim(&self) {
+        *self.claimed.lock() = Some(Instant::now());
+    }
+
+    /// Whether others take this process for one of a cluster.
+    pub fn claimed(&self) -> Claim {
+        let is_new = |at: &Instant| at.elapsed() < CLAIM;
+        match (self.claimed.lock().as_ref().is_some_and(is_new), self.required.get().is_some_and(is_new)) {
+            (true, _) => Claim::Made,
+            (false, true) => Claim::MayCome,
+            (false, false) => Claim::None,
+        }
     }
 
     /// The next request.

@@ -101,11 +101,10 @@ fn a_process_that_has_lost_its_disk_is_made_whole() {
         goes_on(cluster);
         std::fs::remove_dir_all(cluster.stores[1].data_dir()).expect("it is there");
         cluster.stores[1].start();
-        wait_until("it has all replicas again", || {
-            let groups = cluster.groups();
-            let states = groups["processes"].as_array().expect("a list");
-            states.iter().all(|process| process["state"] == "active" && process["id"] != 2)
-        });
+        wait_until("it has all replicas again", || is_ready(&cluster.stores[1]));
+        let groups = cluster.groups();
+        let mut states = groups["processes"].as_array().expect("a list").iter();
+        assert!(states.all(|process| process["state"] == "active" && process["id"] != 2), "{groups}");
         assert_eq!(data_of(&cluster.stores[1]), ["g0", "g1", "g2", "meta"]);
         cluster.stores[0].kill();
         goes_on(cluster);
@@ -173,7 +172,7 @@ fn a_process_is_ready_when_its_replicas_have_caught_up() {
 
     // It belongs to no cluster yet; one that belongs to it joins only once.
     let fourth = cluster.add_store().to_string();
-    assert!(is_ready(&cluster.stores[3]));
+    wait_until("no cluster takes it for one of its processes", || is_ready(&cluster.stores[3]));
     for _ in 0..2 {
         done(&cluster, &["join", "--if-missing", &fourth], "has joined the cluster");
     }
@@ -256,7 +255,7 @@ fn the_replicas_of_a_group_are_in_different_zones() {
 
 #[test]
 fn what_cannot_be_changed_is_refused() {
-    let mut cluster = TestCluster::start_replicated(3, 1);
+    let cluster = TestCluster::start_replicated(3, 1);
     let own = cluster.wires[0].address().to_string();
     refused(&cluster, &["adopt"], "these processes belong to a cluster of replicated groups already");
     refused(&cluster, &["replicas", "2"], "2 replicas protect from no more failures than 1; use 1, 3 or 5");
@@ -279,11 +278,12 @@ fn what_cannot_be_changed_is_refused() {
         "g9 is not a group of this cluster; its groups are g0, g1, g2, meta",
     );
     // A process that has data.
-    let other = cluster.add_store();
-    let mut gateway = Member::gateway(&[other], &[]);
+    let mut other = Member::store(Some("sync"), &[]);
+    other.start();
+    let mut gateway = Member::gateway(&[other.address()], &[]);
     gateway.start();
     assert_eq!(gateway.client().run("SET key value"), Value::Status("OK".into()));
-    let other = other.to_string();
+    let other = other.address().to_string();
     refused(&cluster, &["join", &other], "this process has data, or belongs to a cluster");
     refused(&cluster, &["replace", &own, &other], "this process has data, or belongs to a cluster");
     wait_until("all are as they were", || {

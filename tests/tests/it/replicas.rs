@@ -201,15 +201,16 @@ fn only_processes_without_data_become_a_cluster() {
 
 #[test]
 fn gateways_wait_until_the_cluster_is_founded() {
-    let store = |_| Member::store(Some("sync"), &["--replicated", "yes"]).with_probes();
-    let mut stores: Vec<Member> = (0..3).map(store).collect();
+    let mut stores: Vec<Member> = (0..3).map(|_| Member::replicated_store()).collect();
     stores.iter_mut().for_each(Member::start);
     let addresses: Vec<_> = stores.iter().map(Member::address).collect();
     let mut gateway = Member::gateway(&addresses, &[]);
     gateway.start();
     let waits = "this store node waits for moonshard topology found or join";
     wait_until("it is refused", || notation::reply(&gateway.client().run("INFO stores")).contains(waits));
-    stores.iter().for_each(|store| assert_eq!(store.readiness(), "ready\n"));
+    for store in &stores {
+        wait_until("no cluster takes it for one of its processes", || store.readiness() == "ready\n");
+    }
     let (code, text) = found(&addresses, "3");
     assert!(code == Some(0) && text.contains(" founded: 3 groups with 3 replicas each"), "{text}");
     wait_until("it serves", || gateway.client().run("SET key value") == Value::Status("OK".into()));
