@@ -36,9 +36,11 @@ cluster: build ## Run 3 store nodes with 3 replicas and 2 gateways on this machi
 
 build: zig console docs ## Build target/release/moonshard in a few minutes
 	cargo build --locked --release --package gateway
+	@$(TARGET)/release/moonshard precompile >/dev/null
 
 dist: zig console docs ## Build target/dist/moonshard, the shipped binary: less CPU per script, longer to build
 	cargo build --locked --profile dist --package gateway
+	@$(TARGET)/dist/moonshard precompile >/dev/null
 
 # It installs what is built, also with the rights of another user who has no cargo.
 install: | $(BINARY) ## Install program, manual pages and completions (PREFIX=/usr/local BINARY=target/release/moonshard)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs a program that is already built, its manual pages and its shell completions.
+# Installs a program that is already built, its sandbox compiled for this processor, its manual pages and its shell completions.
 #
 # Usage: install.sh PROGRAM PREFIX
 set -euo pipefail
@@ -10,6 +10,8 @@ prefix=$2
 
 mkdir -p "$prefix/bin"
 install -m 755 "$program" "$prefix/bin/moonshard"
+rm -f "$prefix/lib/moonshard"/*.guest
+"$program" precompile "$prefix/lib/moonshard" >/dev/null
 "$program" man "$prefix/share/man/man1"
 
 # completions SHELL FILE

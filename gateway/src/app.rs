@@ -27,7 +27,7 @@ use crate::net::{self, acceptor};
 use crate::process::certificates::Certificates;
 use crate::process::io::IoThreads;
 use crate::process::persistence::Storage;
-use crate::process::{Process, Stop, descriptors};
+use crate::process::{Process, Stop, descriptors, service_manager};
 use crate::scripts::Scripting;
 use crate::scripts::cache::{sha_of, spelled};
 use crate::server::{Registry, Server, gateways};
@@ -163,13 +163,14 @@ async fn run(
     let accepting = tokio::spawn(accept(server.clone(), resp_listener, io, ready));
     let background = tokio::spawn(background::run(server.clone()));
     let exporting = tokio::spawn(telemetry::of_server(server.clone(), collector, exporting));
-    println!("moonshard ready resp={resp_addr}{}", addresses.concat());
+    service_manager::ready(&format!("moonshard ready resp={resp_addr}{}", addresses.concat()));
 
     let mut stop = server.process.stop.subscribe();
     tokio::select! {
         () = signals.any() => {}
         _ = stop.wait_for(|stop| *stop != Stop::Never) => {}
     }
+    service_manager::stopping();
     info!("shutting down: new connections are refused, pending requests are completed");
     accepting.abort();
     background.abort();

@@ -50,6 +50,16 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Ok(Action::Precompile { directory }) => match ::script::precompile(directory.as_deref()) {
+            Ok(files) => {
+                files.iter().for_each(|file| println!("{}", file.display()));
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("moonshard: cannot write the compiled sandbox: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
         Ok(Action::Tool(task)) => ExitCode::from(offline_tools::run(&task)),
         Ok(Action::Health(task)) => ExitCode::from(health::run(&task)),
         Ok(Action::Script(task)) => ExitCode::from(script::run(&task)),

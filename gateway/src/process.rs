@@ -6,6 +6,7 @@ pub mod descriptors;
 pub mod dial;
 pub mod io;
 pub mod persistence;
+pub mod service_manager;
 pub mod version;
 
 use std::net::SocketAddr;

@@ -141,6 +141,7 @@ use_openapi() { # HOST:PORT
     if [[ $has_node ]]; then
         cd "$folder/node"
         OPENAPI_SERVER=$1 node_modules/.bin/openapi-ts
+        "$program" script definitions typescript >redis.d.ts
         node_modules/.bin/tsc
         node out/openapi.js "$1"
     fi

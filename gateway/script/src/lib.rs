@@ -24,4 +24,5 @@ pub use host::{AnyHost, CallFlags, Finishing, Host, HostCall, LogLevel};
 pub use image::Image;
 pub use runtime::{
     FUNCTION_FLAGS, Footprint, IMAGE_MAX_BYTES, Instances, Outcome, RunInput, Runtime, RuntimeConfig, Script,
+    precompile,
 };

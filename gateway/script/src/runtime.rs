@@ -1,6 +1,8 @@
 //! The engine: compiled guest, pool of sandboxes, admission, and the run itself.
 
+use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -523,6 +525,15 @@ async fn until<T>(
         Poll::Pending => Poll::Pending,
     })
     .await
+}
+
+/// Compiles what runtimes need into files that later starts read: in this directory, or beside the program. Returns the files.
+pub fn precompile(directory: Option<&Path>) -> wasmtime::Result<BTreeSet<PathBuf>> {
+    let engine = |instances| {
+        let config = RuntimeConfig { instances, concurrency: 1, max_memory_bytes: 1 << 20 };
+        compiled::precompile(&Engine::new(&engine_config(&config))?, directory)
+    };
+    [Instances::Rewind, Instances::Fresh].into_iter().map(engine).collect()
 }
 
 fn engine_config(config: &RuntimeConfig) -> Config {

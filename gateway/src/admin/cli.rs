@@ -52,6 +52,11 @@ pub enum Action {
     Script(script::Task),
     /// Write this to standard output and exit.
     Print(String),
+    /// Compile what starts of a server need.
+    Precompile {
+        /// Into this directory; none: beside the program.
+        directory: Option<PathBuf>,
+    },
     /// Write the manual pages.
     Manual {
         /// Into this directory.
@@ -106,6 +111,9 @@ pub fn parse(
         }
         Some(("script", of)) => return Ok(Action::Script(scripts::task(of))),
         Some(("completions", of)) => return Ok(Action::Print(pages::completions(command(), of))),
+        Some(("precompile", of)) => {
+            return Ok(Action::Precompile { directory: of.get_one::<PathBuf>("DIR").cloned() });
+        }
         Some(("man", of)) => return Ok(Action::Manual { directory: pages::directory(of) }),
         Some(("store", matches)) if matches.subcommand().is_some() => return Ok(Action::Tool(task(matches))),
         Some((part, flags)) => (part, flags),
@@ -167,11 +175,17 @@ fn task(matches: &ArgMatches) -> Task {
 
 /// Whom `moonshard health` asks.
 fn health_task(flags: &ArgMatches, config: &Config) -> Result<health::Task, UsageError> {
-    let off = || UsageError("no address to check: set --http HOST:PORT or --grpc HOST:PORT".into());
-    let (listener, address) = match flags.contains_id("grpc") {
-        true => (Listener::Grpc, config.grpc.get()),
-        false => (Listener::Http, config.http.get()),
-    };
+    let off = || UsageError("no address to check: set --http, --grpc or --resp HOST:PORT".into());
+    let listeners = [
+        ("http", Listener::Http, config.http.get()),
+        ("grpc", Listener::Grpc, config.grpc.get()),
+        ("resp", Listener::Resp, config.resp.get()),
+    ];
+    let named = listeners.iter().find(|(name, ..)| flags.contains_id(name));
+    let (_, listener, address) = named
+        .or_else(|| listeners.iter().find(|(.., address)| address.is_some()))
+        .cloned()
+        .ok_or_else(off)?;
     let tls = to_ask(config, listener, flags.contains_id("tls-ca-cert-file"))?;
     let name = flags.get_one::<String>("name").cloned();
     Ok(health::Task { listener, address: address.ok_or_else(off)?, tls, name })
@@ -179,10 +193,18 @@ fn health_task(flags: &ArgMatches, config: &Config) -> Result<health::Task, Usag
 
 /// `moonshard health`.
 fn health_command() -> Command {
-    let own =
-        ["config", "http", "grpc", "tls-ca-cert-file", "tls-cert-file", "tls-key-file", "tls-listeners"];
+    let own = [
+        "config",
+        "http",
+        "grpc",
+        "resp",
+        "tls-ca-cert-file",
+        "tls-cert-file",
+        "tls-key-file",
+        "tls-listeners",
+    ];
     Command::new("health")
-        .about("Check whether a server accepts requests, over HTTP, or over gRPC if --grpc is given")
+        .about("Check whether a server accepts requests, at the given address, or else over HTTP, gRPC or RESP, the first that is on")
         .after_help(
             "The check uses TLS if the configuration enables it for that listener, or if --tls-ca-cert-file is given.\n\
              Exit codes: 0 the server accepts requests, 1 it does not, 2 usage error.",
@@ -258,6 +280,13 @@ fn command() -> Command {
         .subcommand(topology::command())
         .subcommand(health_command())
         .subcommand(scripts::command())
+        .subcommand(
+            Command::new("precompile")
+                .about("Compile the sandbox for this processor into a file that starts of this program read")
+                .arg(Arg::new("DIR").value_parser(value_parser!(PathBuf)).help(
+                    "The directory of the file, that of the program if none is given; it is also looked for in ../lib/moonshard",
+                )),
+        )
         .subcommands(pages::commands())
         .after_help(
             "Every option can also be set by an environment variable (--script-fuel is MOONSHARD_SCRIPT_FUEL) \
@@ -393,7 +422,11 @@ mod tests {
     fn health_asks_who_is_named() {
         let task = |line: &str, environment: &[(&str, &str)]| match run(line, environment) {
             Ok(Action::Health(health::Task { listener, address, tls, name })) => {
-                let listener = if listener == Listener::Grpc { "grpc" } else { "http" };
+                let listener = match listener {
+                    Listener::Http => "http",
+                    Listener::Grpc => "grpc",
+                    Listener::Resp => "resp",
+                };
                 let roots = tls.and_then(|tls| tls.roots).map(|roots| format!(" {}", roots.display()));
                 let name = name.map(|name| format!(" {name}")).unwrap_or_default();
                 format!("{listener} {address}{}{name}", roots.unwrap_or_default())
@@ -415,8 +448,13 @@ mod tests {
             task("moonshard health", &[&known[..], &[("MOONSHARD_TLS_LISTENERS", "grpc")]].concat()),
             "http 127.0.0.1:8080"
         );
-        let no_address = "moonshard: no address to check: set --http HOST:PORT or --grpc HOST:PORT";
-        assert_eq!(task("moonshard health", &[("MOONSHARD_HTTP", "off")]), no_address);
+        let without_http = [("MOONSHARD_HTTP", "off")];
+        assert_eq!(task("moonshard health", &without_http), "grpc 127.0.0.1:50051");
+        let neither = [&without_http[..], &[("MOONSHARD_GRPC", "off")]].concat();
+        assert_eq!(task("moonshard health", &neither), "resp 127.0.0.1:6379");
+        assert_eq!(task("moonshard health --resp a:4", &[]), "resp a:4");
+        let no_address = "moonshard: no address to check: set --http, --grpc or --resp HOST:PORT";
+        assert_eq!(task("moonshard health --http off", &[]), no_address);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tls::{Files, Protocol, Tls};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tonic::transport::Endpoint;
 use tonic_health::ServingStatus;
 use tonic_health::pb::HealthCheckRequest;
@@ -20,7 +20,7 @@ use crate::telemetry::counters::Listener;
 /// Whom to ask, and how.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Task {
-    /// By which protocol: HTTP or gRPC.
+    /// By which protocol.
     pub listener: Listener,
     /// Who serves it there.
     pub address: Address,
@@ -52,7 +52,8 @@ pub fn run(task: &Task) -> u8 {
             let remote = Remote { address: at.to_string(), name, tls };
             match task.listener {
                 Listener::Grpc => grpc(remote).await,
-                _ => http(remote).await,
+                Listener::Http => http(remote).await,
+                Listener::Resp => resp(remote).await,
             }
         };
         tokio::time::timeout(TIMEOUT, answer).await.unwrap_or_else(|late| Err(late.into()))
@@ -102,6 +103,21 @@ async fn http(remote: Remote) -> Result<(), tonic::codegen::StdError> {
         // Of another kind of server, the body is of no interest.
         Some(reason) if reason.starts_with("not ready") => Err(format!("{status:?}: {reason}").into()),
         _ => Err(format!("it answered {status:?}").into()),
+    }
+}
+
+/// The server answers, whether or not it wants a password first.
+async fn resp(remote: Remote) -> Result<(), tonic::codegen::StdError> {
+    let mut stream = remote.connect(Protocol::Resp).await?;
+    stream.write_all(b"*1\r\n$4\r\nPING\r\n").await?;
+    stream.flush().await?;
+    let mut answer = String::new();
+    // Longer than any of the answers; another kind of server at that address may send more.
+    BufReader::new(stream.take(512)).read_line(&mut answer).await?;
+    match answer.trim_end() {
+        "+PONG" => Ok(()),
+        refused if refused.starts_with("-NOAUTH ") => Ok(()),
+        other => Err(format!("it answered {other:?}").into()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod definitions;
 mod diff;
 mod error;
 mod local;
@@ -22,6 +23,7 @@ use self::target::Place;
 
 use crate::telemetry::counters::unix_ms;
 
+pub use self::definitions::Language;
 pub use self::task::{ScriptCall, ServerAddress, Task};
 
 /// How long threads that still compute may take when the tool ends.
@@ -55,6 +57,10 @@ async fn perform(task: &Task) -> Result<bool, ToolError> {
         Task::DryRun { call, json } => changes(call, *json).await,
         Task::Check { files } => check::run(files).await,
         Task::Test { files, junit } => testing::run(files, junit.as_deref()).await,
+        Task::Definitions { language } => {
+            show::print(&definitions::text(*language))?;
+            Ok(true)
+        }
         Task::Bench { call, seconds, clients } => bench::run(call, *seconds, *clients).await,
     }
 }

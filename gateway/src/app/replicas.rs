@@ -17,6 +17,7 @@ use crate::config::{Address, Config, SettingError};
 use crate::export::metrics;
 use crate::net;
 use crate::net::http::Readiness;
+use crate::process::service_manager;
 use crate::telemetry::counters::{give_back_memory, unix_ms};
 use crate::telemetry::spans::Spans;
 
@@ -114,7 +115,7 @@ async fn take_part(
             text,
         )));
     }
-    println!("moonshard store ready {addresses}");
+    service_manager::ready(&format!("moonshard store ready {addresses}"));
     let is_recovered = tokio::select! {
         () = signals.any() => false,
         () = process.recovered() => true,
@@ -126,6 +127,9 @@ async fn take_part(
             return Err(error.into());
         }
     };
+    if !is_recovered {
+        service_manager::stopping();
+    }
     info!(
         "{}: gateways are notified, the groups that this process leads get other leaders",
         if is_recovered { "the cluster was recovered, starting again" } else { "shutting down" }

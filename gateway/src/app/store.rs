@@ -19,6 +19,7 @@ use crate::export::metrics;
 use crate::net;
 use crate::net::http::Readiness;
 use crate::process::persistence::Storage;
+use crate::process::service_manager;
 use crate::telemetry::counters::{give_back_memory, unix_ms};
 use crate::telemetry::spans::Spans;
 
@@ -122,7 +123,7 @@ async fn run_node(config: &Arc<Config>, accept_loss: bool, beginning: Beginning)
         )));
     }
     let exporting = tokio::spawn(of_node.run(collector, ready));
-    println!("moonshard store ready {addresses}");
+    service_manager::ready(&format!("moonshard store ready {addresses}"));
 
     let founded = loop {
         tokio::select! {
@@ -146,6 +147,9 @@ async fn run_node(config: &Arc<Config>, accept_loss: bool, beginning: Beginning)
             }
         }
     };
+    if founded.is_none() {
+        service_manager::stopping();
+    }
     info!("shutting down: gateways are notified, open transactions are rolled back");
     let _ = set_ready.send(false);
     let _ = stop.send(true);

@@ -2,10 +2,13 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
+use std::time::Duration;
 
 use tests::process::{command, refused};
+use tests::temp_dir::TempDir;
 use tests::{Client, Protocol, TestServer, Value, notation, wait_until};
 
 const SIGNALS: [i32; 2] = [libc::SIGTERM, libc::SIGINT];
@@ -42,6 +45,49 @@ fn the_ready_line_names_every_address() {
     let mut settings = insta::Settings::clone_current();
     settings.add_filter(r":[1-9]\d*", ":<port>");
     settings.bind(|| insta::assert_snapshot!(line.trim_end(), @"moonshard ready resp=127.0.0.1:<port> http=127.0.0.1:<port> grpc=127.0.0.1:<port>"));
+}
+
+#[test]
+fn a_service_manager_hears_of_the_start_and_the_end() {
+    let directory = TempDir::made("notify");
+    let path = directory.path().join("socket");
+    let socket = UnixDatagram::bind(&path).expect("the directory is writable");
+    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("it is not zero");
+    let heard = || {
+        let mut text = [0; 100];
+        let length = socket.recv(&mut text).expect("the process notifies");
+        String::from_utf8_lossy(&text[..length]).trim_end().to_owned()
+    };
+    let server = ["serve", "--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off"];
+    for flags in [&server[..], &["store", "--grpc", "127.0.0.1:0"]] {
+        let mut child =
+            command(flags).env("NOTIFY_SOCKET", &path).stdout(Stdio::null()).spawn().expect("it starts");
+        assert_eq!(heard(), "READY=1");
+        let pid = i32::try_from(child.id()).expect("a process");
+        // SAFETY: it sends a signal to a process that is not waited for yet.
+        assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
+        assert_eq!(heard(), "STOPPING=1");
+        assert_eq!(child.wait().expect("a child").code(), Some(0), "{flags:?}");
+    }
+}
+
+#[test]
+fn health_is_asked_over_resp_where_nothing_else_is_on() {
+    let server = TestServer::start(&["--http", "off", "--grpc", "off"]);
+    server.client().run("CONFIG SET requirepass secret");
+    let check = |address: &str| {
+        let flags = ["health", "--config", "/dev/null"];
+        let environment = [("MOONSHARD_HTTP", "off"), ("MOONSHARD_GRPC", "off"), ("MOONSHARD_RESP", address)];
+        let output = command(&flags).envs(environment).output().expect("it starts");
+        (output.status.code(), [output.stdout, output.stderr].concat())
+    };
+    let address = server.address().to_string();
+    // The check gives up after some seconds, which may pass without a turn on the processor.
+    wait_until("the server is healthy", || check(&address).0 == Some(0));
+    drop(server);
+    let (code, text) = check(&address);
+    let text = String::from_utf8_lossy(&text);
+    assert!(code == Some(1) && text.contains("does not accept requests"), "{text}");
 }
 
 #[test]

@@ -241,3 +241,14 @@ fn runs_are_measured() {
         assert_eq!(names, ["runs", "runs per second", "latency", "fuel per run"], "{text}");
     }
 }
+
+#[test]
+fn definitions_for_editors_compile() {
+    let files = Files::new(&[]);
+    let definitions = files.printed("definitions lua", 0);
+    let compile = "return loadstring(ARGV[1]) and 'compiled' or select(2, loadstring(ARGV[1]))";
+    let compiled = TestServer::start(&[]).client().eval(compile, &[], &[&definitions]);
+    assert_eq!(compiled, tests::Value::Bulk("compiled".into()));
+    let (code, out, err) = files.run("definitions perl");
+    assert!(code == Some(2) && out.is_empty() && err.contains("possible values: lua, typescript"), "{err}");
+}

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use tls::{Clients, Files};
 
-use crate::admin::script::{ScriptCall, ServerAddress, Task};
+use crate::admin::script::{Language, ScriptCall, ServerAddress, Task};
 use crate::config::Address;
 
 /// `moonshard script` with its subcommands.
@@ -48,6 +48,20 @@ pub fn command() -> Command {
                         .value_name("FILE")
                         .value_parser(value_parser!(PathBuf))
                         .help("Also write the results to a file, as XML in the format of JUnit"),
+                ),
+        )
+        .subcommand(
+            Command::new("definitions")
+                .about("Print definitions of what scripts can call, for the completion of an editor")
+                .after_help(
+                    "lua is for the Lua language server (LuaLS), typescript for TypeScriptToLua. The output belongs into a file of \
+                     the project, such as redis.lua in a directory that workspace.library names, or redis.d.ts.",
+                )
+                .arg(
+                    Arg::new("LANGUAGE")
+                        .required(true)
+                        .value_parser(["lua", "typescript"])
+                        .help("The language of the scripts"),
                 ),
         )
         .subcommand(
@@ -124,6 +138,10 @@ pub fn task(matches: &ArgMatches) -> Task {
         "dry-run" => Task::DryRun { call: script_call(matches), json: flag("json") },
         "check" => Task::Check { files: files() },
         "test" => Task::Test { files: files(), junit: matches.get_one::<PathBuf>("junit").cloned() },
+        "definitions" => {
+            let language = matches.get_one::<String>("LANGUAGE").and_then(|name| Language::named(name));
+            Task::Definitions { language: language.expect("clap takes no other name") }
+        }
         _ => {
             Task::Bench { call: script_call(matches), seconds: number("seconds"), clients: number("clients") }
         }

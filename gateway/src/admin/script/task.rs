@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tls::Files;
 
+use super::definitions::Language;
 use super::error::ToolError;
 use crate::config::Address;
 
@@ -36,6 +37,11 @@ pub enum Task {
         files: Vec<PathBuf>,
         /// Where a report in the format of JUnit is written.
         junit: Option<PathBuf>,
+    },
+    /// Print what scripts can call, for an editor.
+    Definitions {
+        /// The language of the scripts.
+        language: Language,
     },
     /// Run a script repeatedly and print how long it takes.
     Bench {
