@@ -1,7 +1,7 @@
 //! A small bench for unit tests: one partition, calls as lines of text, replies as readable text.
 
 use crate::command::{lookup, resolve};
-use crate::{Args, CommandError, Ctx, Effects, Partition, Partitions, Protocol, Reply, UndoLog};
+use crate::{Args, CommandError, Ctx, Effects, Partition, Partitions, Protocol, Reply, UndoLog, Work};
 
 /// An engine of one partition, at a time that only the test moves.
 pub struct Bench {
@@ -13,6 +13,8 @@ pub struct Bench {
     pub undo: Option<UndoLog>,
     /// While there are some, changes are recorded in them.
     pub effects: Option<Effects>,
+    /// What the last call did.
+    pub work: Work,
     seed: u64,
 }
 
@@ -26,6 +28,7 @@ impl Bench {
             protocol: Protocol::Resp2,
             undo: None,
             effects: None,
+            work: Work::default(),
             seed: 1,
         }
     }
@@ -45,6 +48,7 @@ impl Bench {
         let args = Args::new(items);
         let name = args.name().to_ascii_lowercase();
         let mut out = Reply::new(self.protocol);
+        self.work = Work::unlimited();
         let result = match lookup(&name).and_then(|command| resolve(command, args)) {
             None => Err(CommandError::new("ERR unknown command")),
             Some(command) if !command.arity.allows(args.len()) => {
@@ -59,7 +63,7 @@ impl Bench {
                     undo: self.undo.as_mut(),
                     effects: self.effects.as_mut(),
                     key_actions: None,
-                    work: &crate::Work::unlimited(),
+                    work: &self.work,
                     out: &mut out,
                 };
                 (command.run)(&mut ctx, args)

@@ -113,7 +113,7 @@ fn ask_unread(strangers: u64, address: SocketAddr, asked: &(impl Fn(u32) -> Vec<
 
 /// What the server needs at most for each of many who read nothing.
 fn unread(server: &TestServer, address: SocketAddr, asked: impl Fn(u32) -> Vec<u8> + Sync) -> u64 {
-    const CONNECTIONS: u64 = 48;
+    const CONNECTIONS: u64 = 24;
     // Code that runs for the first time takes memory too, and is not what is asked here.
     ask_unread(4, address, &asked);
     let before = server.resident_bytes();

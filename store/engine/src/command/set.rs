@@ -346,7 +346,8 @@ fn in_all<'s>(work: &Work, sets: Sets<'s>) -> impl Iterator<Item = Member<'s>> {
     let smallest = sets.first().copied();
     let members = smallest.into_iter().flat_map(Set::iter);
     let members = work.over(members);
-    members.filter(move |member| sets.iter().skip(1).all(|set| set.contains(member)))
+    // A step for each set that is asked: a call may name thousands.
+    members.filter(move |member| sets.iter().skip(1).all(|set| work.step(1) && set.contains(member)))
 }
 
 fn intersection<'s>(work: &Work, sets: Sets<'s>) -> Vec<Member<'s>> {
@@ -370,7 +371,9 @@ fn union<'s>(work: &Work, sets: Sets<'s>) -> Vec<Member<'s>> {
 fn difference<'s>(work: &Work, sets: Sets<'s>) -> Vec<Member<'s>> {
     let Some((first, others)) = sets.split_first() else { return Vec::new() };
     let members = work.over(first.iter().flat_map(|set| set.iter()));
-    members.filter(|member| !others.iter().flatten().any(|set| set.contains(member))).collect()
+    members
+        .filter(|member| others.iter().flatten().all(|set| work.step(1) && !set.contains(member)))
+        .collect()
 }
 
 fn combine(ctx: &mut Ctx<'_>, args: Args<'_>, how: Combination) -> Result<(), CommandError> {

@@ -30,6 +30,24 @@ fn combinations() {
 }
 
 #[test]
+fn each_set_that_is_asked_for_a_member_is_work() {
+    let mut bench = Bench::new();
+    let numbers = |from: usize| (from..from + 50).map(|at| format!(" {at}")).collect::<String>();
+    bench.run(&format!("SADD same{}", numbers(0)));
+    bench.run(&format!("SADD other{}", numbers(50)));
+    let (same, other) = (" same".repeat(100), " other".repeat(99));
+    for call in [
+        format!("SINTER{same}"),
+        format!("SINTERSTORE d{same}"),
+        format!("SINTERCARD 100{same}"),
+        format!("SDIFF same{other}"),
+    ] {
+        bench.run(&call);
+        assert!(bench.work.steps() >= 50 * 100, "{} steps of {call}", bench.work.steps());
+    }
+}
+
+#[test]
 fn chance_stays_within_bounds() {
     let mut bench = Bench::new();
     for at in 0..50 {

@@ -318,7 +318,7 @@ impl<'a> Plan<'a> {
         first.source.walk(|member, score| {
             let start = Some(zero_if_nan(score * first.weight));
             let joined = others.iter().try_fold(start, |joined, other| {
-                let score = other.source.score(&member)? * other.weight;
+                let score = other.source.score(&member).filter(|_| work.step(1))? * other.weight;
                 Some(joined.map(|joined| self.aggregate.join(joined, score)))
             });
             if let Some(Some(score)) = joined {
@@ -333,7 +333,7 @@ impl<'a> Plan<'a> {
         let mut members = Vec::new();
         let Some((first, others)) = self.inputs.split_first() else { return members };
         first.source.walk(|member, score| {
-            if others.iter().all(|other| other.source.score(&member).is_none()) {
+            if others.iter().all(|other| work.step(1) && other.source.score(&member).is_none()) {
                 members.push((member, score));
             }
             work.step(1)
@@ -388,7 +388,8 @@ fn zintercard(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let (mut count, work) = (0, ctx.work);
     if let Some((first, others)) = inputs.split_first() {
         first.source.walk(|member, _| {
-            count += usize::from(others.iter().all(|other| other.source.score(&member).is_some()));
+            let mut others = others.iter();
+            count += usize::from(others.all(|other| work.step(1) && other.source.score(&member).is_some()));
             work.step(1) && (limit == 0 || count < limit)
         });
     }

@@ -311,3 +311,19 @@ fn everything_can_be_taken_back() {
     bench.check_roll_back(&["zrangestore y z 0 -1", "zadd y 7 a", "zrangestore z y 9 9"]);
     bench.check_roll_back(&["zadd new 1 a 2 b", "zrem new a", "zrem new b", "zadd new 3 c"]);
 }
+
+#[test]
+fn each_set_that_is_asked_for_a_member_is_work() {
+    let numbers = |from: usize| (from..from + 50).map(|at| format!(" {at} {at}")).collect::<String>();
+    let mut bench = bench(&[&format!("ZADD same{}", numbers(0)), &format!("ZADD other{}", numbers(50))]);
+    let (same, other) = (" same".repeat(100), " other".repeat(99));
+    for call in [
+        format!("ZINTER 100{same}"),
+        format!("ZINTERSTORE d 100{same}"),
+        format!("ZINTERCARD 100{same}"),
+        format!("ZDIFF 100 same{other}"),
+    ] {
+        bench.run(&call);
+        assert!(bench.work.steps() >= 50 * 100, "{} steps of {call}", bench.work.steps());
+    }
+}
