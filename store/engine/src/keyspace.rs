@@ -2,6 +2,7 @@
 
 mod detach;
 mod fields;
+mod snapshot;
 
 use std::num::NonZeroU64;
 use std::ops::{AddAssign, SubAssign};
@@ -16,6 +17,7 @@ use crate::expiry_index::{ExpiryIndex, SPAN};
 use crate::hyperloglog::SparseLimit;
 use crate::recency::{Aging, Stamp};
 use crate::size::allocated;
+use crate::snapshot::Unread;
 use crate::value::Str;
 use crate::watch::Watches;
 pub use detach::Vacancy;
@@ -86,6 +88,8 @@ pub struct Keyspace {
     expiring: usize,
     sticky: Sticky,
     expiry_index: ExpiryIndex,
+    /// What a snapshot has still to read.
+    unread: Option<Box<Unread>>,
     state: DatabaseState,
 }
 
@@ -406,6 +410,7 @@ impl Keyspace {
 
     /// The value at `at`, to be edited. Whoever changes its size reports that with [`Keyspace::resized`].
     pub(crate) fn value_mut(&mut self, at: usize) -> &mut Value {
+        self.before_change(at);
         &mut self.entries[at].value
     }
 
@@ -467,6 +472,7 @@ impl Keyspace {
 
     /// Stores `entry` in place of the one at `at`, giving that back.
     pub(crate) fn replace_at(&mut self, at: usize, entry: Entry) -> Entry {
+        self.before_change(at);
         self.touch_at(at);
         let key_len = self.entries.at(at).map_or(0, |(key, _)| key.len());
         self.account(key_len, &entry);
@@ -478,7 +484,9 @@ impl Keyspace {
 
     /// Removes the key at `at`.
     pub(crate) fn remove_at(&mut self, at: usize) -> (Key, Entry) {
+        self.before_change(at);
         let (key, entry) = self.entries.swap_remove(at).expect("the caller found this position");
+        self.after_removal(at, &key);
         self.touch(&key);
         self.discount(key.len(), &entry);
         self.expiry_index.cut(self.entries.len());
@@ -496,7 +504,9 @@ impl Keyspace {
         self.insert_new(key, entry);
         let last = self.entries.len() - 1;
         let at = at.min(last);
+        self.before_change(at);
         self.entries.swap(at, last);
+        self.after_move(at);
         self.note_expiry(at);
         self.note_expiry(last);
     }
@@ -514,6 +524,7 @@ impl Keyspace {
 
     /// Stores a string in place of the entry at `at`. A buffer that fits is used again.
     pub(crate) fn overwrite_at(&mut self, at: usize, bytes: &[u8], expire_at_ms: Option<NonZeroU64>) {
+        self.before_change(at);
         self.touch_at(at);
         if expire_at_ms != self.entries[at].expire_at_ms {
             self.set_expiry(at, expire_at_ms);
@@ -540,6 +551,7 @@ impl Keyspace {
 
     /// Sets the expiry of the entry at `at`, giving back the former one.
     pub(crate) fn set_expiry(&mut self, at: usize, expire_at_ms: Option<NonZeroU64>) -> Option<NonZeroU64> {
+        self.before_change(at);
         let (key, entry) = self.entries.at_mut(at).expect("the caller found this position");
         let old = std::mem::replace(&mut entry.expire_at_ms, expire_at_ms);
         self.state.record_change(key);
@@ -554,6 +566,7 @@ impl Keyspace {
 
     /// Sets or takes the mark of the entry at `at`, giving back whether it had it.
     pub(crate) fn set_sticky(&mut self, at: usize, sticky: bool) -> bool {
+        self.before_change(at);
         let (key, entry) = self.entries.at_mut(at).expect("the caller found this position");
         let old = std::mem::replace(&mut entry.sticky, sticky);
         self.state.record_change(key);

@@ -39,6 +39,7 @@ pub mod recency;
 pub mod reply;
 pub mod size;
 pub mod slot;
+pub mod snapshot;
 pub mod spec;
 mod steps;
 pub mod syntax;

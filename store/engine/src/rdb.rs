@@ -7,6 +7,7 @@
 mod codec;
 mod crc64;
 pub mod file;
+pub mod key;
 mod kind;
 mod lzf;
 mod object;

@@ -33,6 +33,7 @@ impl Keyspace {
     /// has locked the key exclusively brings the entry back with [`Keyspace::attach`].
     pub fn detach(&mut self, key: &[u8], now_ms: u64) -> Option<(Entry, Vacancy)> {
         let at = self.find(key, now_ms)?;
+        self.before_change(at);
         let entry = &mut self.entries[at];
         let vacancy = Vacancy { bytes: entry.value.bytes() };
         let value = std::mem::replace(&mut entry.value, Value::String(Str::Int(0)));

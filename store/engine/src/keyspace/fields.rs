@@ -11,6 +11,7 @@ impl Keyspace {
     /// Removes fields of the hash at `at` whose time is over, from one place where there are some, and with the last
     /// field the key. How many; `None`: there is no such place.
     pub(super) fn expire_fields(&mut self, at: usize, now_ms: u64) -> Option<usize> {
+        self.before_fields_expire(at, now_ms);
         let (key, entry) = self.entries.at_mut(at)?;
         let Value::Hash(hash) = &mut entry.value else { return None };
         let before = hash.bytes();

@@ -8,9 +8,10 @@ use std::num::NonZeroU64;
 
 use super::codec::{Decoder, Fault, write_length, write_string};
 use super::crc64::crc64;
-use super::kind::HASH_METADATA;
-use super::object::{self, Encoding};
+use super::key::{AUX, EXPIRE_MS, FREQ, IDLE, STICKY, write_aux, write_key};
+use super::object;
 use super::{KeyMeta, LIBRARY, NEWEST, VALKEY, VERSION};
+use crate::snapshot::SnapshotPart;
 use crate::{DATABASES, Entry, Stamp};
 
 const SIGNATURE: &[u8] = b"REDIS";
@@ -19,17 +20,11 @@ const VALKEY_SIGNATURE: &[u8] = b"VALKEY";
 const SLOT_INFO: u8 = 244;
 const FUNCTION_PRE_GA: u8 = 246;
 const MODULE_AUX: u8 = 247;
-const IDLE: u8 = 248;
-const FREQ: u8 = 249;
-const AUX: u8 = 250;
 const RESIZE_DATABASE: u8 = 251;
-const EXPIRE_MS: u8 = 252;
 const EXPIRE_S: u8 = 253;
 const SELECT_DATABASE: u8 = 254;
 const END: u8 = 255;
 
-/// The field that says of the next key that it is sticky.
-const STICKY: &[u8] = b"moonshard-sticky";
 /// The field with the text of a script, as in Redis before 7.0.
 const SCRIPT: &[u8] = b"lua";
 
@@ -54,9 +49,7 @@ impl<W: Write> RdbWriter<W> {
 
     /// A field about the whole, such as `redis-ver`.
     pub fn aux(&mut self, name: &[u8], value: &[u8]) -> io::Result<()> {
-        self.out.write_all(&[AUX])?;
-        write_string(&mut self.out, name)?;
-        write_string(&mut self.out, value)
+        write_aux(&mut self.out, name, value)
     }
 
     /// The text of a script that EVALSHA finds.
@@ -73,8 +66,7 @@ impl<W: Write> RdbWriter<W> {
     /// The keys that follow are of this database. It has so many, so many of which expire; that helps the reader and
     /// need not be exact.
     pub fn database(&mut self, db: usize, keys: usize, expiring: usize) -> io::Result<()> {
-        self.out.write_all(&[SELECT_DATABASE])?;
-        write_length(&mut self.out, db as u64)?;
+        self.select(db)?;
         self.out.write_all(&[RESIZE_DATABASE])?;
         write_length(&mut self.out, keys as u64)?;
         write_length(&mut self.out, expiring as u64)
@@ -82,24 +74,18 @@ impl<W: Write> RdbWriter<W> {
 
     /// A key.
     pub fn key(&mut self, key: &[u8], entry: &Entry, meta: KeyMeta) -> io::Result<()> {
-        if meta.sticky {
-            self.aux(STICKY, b"1")?;
-        }
-        if let Some(at_ms) = entry.expire_at_ms {
-            self.out.write_all(&[EXPIRE_MS])?;
-            self.out.write_all(&at_ms.get().to_le_bytes())?;
-        }
-        if let Some(seconds) = meta.idle_s {
-            self.out.write_all(&[IDLE])?;
-            write_length(&mut self.out, seconds)?;
-        }
-        if let Some(freq) = meta.freq {
-            self.out.write_all(&[FREQ, freq])?;
-        }
-        let form = Encoding::of(&entry.value, HASH_METADATA);
-        self.out.write_all(&[form.kind])?;
-        write_string(&mut self.out, key)?;
-        form.write(&mut self.out)
+        write_key(&mut self.out, key, entry, meta)
+    }
+
+    /// Keys of a snapshot.
+    pub fn part(&mut self, part: &SnapshotPart) -> io::Result<()> {
+        self.select(part.db)?;
+        self.out.write_all(&part.bytes)
+    }
+
+    fn select(&mut self, db: usize) -> io::Result<()> {
+        self.out.write_all(&[SELECT_DATABASE])?;
+        write_length(&mut self.out, db as u64)
     }
 
     /// Ends the file; what it was written to.
@@ -110,6 +96,18 @@ impl<W: Write> RdbWriter<W> {
         self.out.write_all(&sum)?;
         self.out.flush()?;
         Ok(self.out.inner)
+    }
+}
+
+impl RdbWriter<Vec<u8>> {
+    /// Bytes that can be taken.
+    pub fn written(&self) -> usize {
+        self.out.inner.len()
+    }
+
+    /// Takes what was written so far, except for the last block.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out.inner)
     }
 }
 
@@ -349,7 +347,7 @@ mod tests {
         let mut writer = RdbWriter::new(Vec::new()).expect("memory takes all");
         writer.key(key, entry, KeyMeta::default()).expect("memory takes all");
         let ours = writer.finish().expect("memory takes all");
-        assert_eq!(ours[9], super::HASH_METADATA);
+        assert_eq!(ours[9], crate::rdb::kind::HASH_METADATA);
         assert_eq!(read(&ours), Ok(events));
         valkey[8] = b'1';
         assert!(read(&valkey).is_err());
