@@ -12,7 +12,7 @@
 //! | `client` | the way to nodes in other processes, and transactions over several of them |
 //! | `replication` | groups of nodes on several machines that have the same data |
 //! | `persist` | nodes whose data outlives the process, and the thread that writes it down |
-//! | `blocked`, `background` | blocked calls; what is done in the background |
+//! | `blocked`, `background`, `snapshot` | blocked calls; what is done in the background; all data as it is at one moment |
 //! | `txn` | transactions on one node |
 //! | `evict`, `catalog` | what needs the whole node: room in memory, records beside the data |
 //! | `node` | the shards, and calls that are no part of a transaction |
@@ -43,6 +43,7 @@ mod random;
 pub mod replication;
 pub mod server;
 mod shard;
+mod snapshot;
 pub mod spans;
 pub mod topology;
 pub mod txn;
@@ -60,5 +61,6 @@ pub use memory::{Limit, Usage};
 pub use node::Node;
 pub use notify::Audience;
 pub use random::random;
+pub use snapshot::{Snapshot, SnapshotError};
 pub use txn::{Batch, Change, Conflict, LimitReached, LocalTransaction, OnFull, Preview, TxnLimits};
 pub use wait::Waiter;

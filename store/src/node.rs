@@ -48,6 +48,8 @@ pub struct Node {
     pub(crate) invalidations: Arc<Invalidations>,
     /// What had happened to keys at the last CONFIG RESETSTAT.
     forgotten: Mutex<Counts>,
+    /// Whether a snapshot is being read.
+    pub(crate) has_snapshot: AtomicBool,
     /// How long it was waited for locks that were not free.
     pub lock_waits: Times,
 }
@@ -78,6 +80,7 @@ impl Node {
             recording_expired: Mutex::default(),
             invalidations,
             forgotten: Mutex::default(),
+            has_snapshot: AtomicBool::new(false),
             lock_waits: Times::default(),
         }
     }
