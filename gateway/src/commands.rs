@@ -22,6 +22,7 @@ pub mod rows;
 mod run_script;
 pub mod script;
 pub mod server;
+pub mod sync;
 pub mod table;
 pub mod watch;
 pub mod watching;

@@ -6,6 +6,7 @@ pub mod monitors;
 pub mod pause;
 pub mod pubsub;
 mod push_queue;
+pub mod replica;
 mod sessions;
 pub mod tracking;
 
@@ -19,6 +20,7 @@ use store_engine::{CommandError, Protocol, Reply};
 use crate::acl::{Account, Acl};
 use crate::scripts::options::Options;
 use crate::session::pubsub::Subscriptions;
+use crate::session::replica::Replica;
 use crate::session::tracking::Follows;
 use crate::telemetry::script_trace::Trace;
 use crate::telemetry::spans::{Open, Parent};
@@ -161,6 +163,8 @@ pub struct Session {
     pub tracking: Option<Box<Follows>>,
     /// Which replies it does not want: CLIENT REPLY.
     pub replies: Replies,
+    /// What it has said as replicas do, if it has.
+    pub replica: Option<Box<Replica>>,
     /// Whether it can receive push messages.
     pub hears: bool,
     /// EXEC carries out its commands.
@@ -202,6 +206,7 @@ impl Session {
             monitors: false,
             tracking: None,
             replies: Replies::All,
+            replica: None,
             hears: false,
             in_exec: false,
             closing: false,

@@ -10,7 +10,7 @@ use store_engine::rdb::file::{RdbItem, RdbReader, RdbWriter};
 use store_engine::rdb::{Cause, Fault, KeyMeta};
 use store_engine::{Aging, Entry, Keyspace};
 
-use crate::commands::rows::REDIS_VERSION;
+use crate::commands::sync::{FLAGS_FIELD, write_head};
 use crate::config::atomic_file::replace;
 use crate::scripting::records::{FLAGS, LIBRARY, SCRIPT};
 use crate::scripts::cache::{parse_sha, sha_of, spelled};
@@ -49,9 +49,6 @@ enum ToolError {
     /// It could not be done.
     NotDone(String),
 }
-
-/// The field of an RDB file that has what SCRIPT FLAGS said of a script: its digest and the words.
-const FLAGS_FIELD: &[u8] = b"moonshard-script-flags";
 
 /// Does it; returns what the process exits with.
 pub fn run(task: &Task) -> u8 {
@@ -135,19 +132,7 @@ fn now_ms() -> u64 {
 fn write(contents: &Contents, out: &mut dyn Write) -> io::Result<()> {
     let now_ms = now_ms();
     let mut file = RdbWriter::new(out)?;
-    file.aux(b"redis-ver", REDIS_VERSION.as_bytes())?;
-    file.aux(b"redis-bits", b"64")?;
-    file.aux(b"ctime", (now_ms / 1000).to_string().as_bytes())?;
-    file.aux(b"moonshard-ver", env!("CARGO_PKG_VERSION").as_bytes())?;
-    for (sha, words) in contents.records(FLAGS) {
-        file.aux(FLAGS_FIELD, &[sha, b" ", words].concat())?;
-    }
-    for (_, text) in contents.records(SCRIPT) {
-        file.script(text)?;
-    }
-    for (_, text) in contents.records(LIBRARY) {
-        file.function_library(text)?;
-    }
+    write_head(&mut file, now_ms, |prefix| contents.records(prefix))?;
     for (db, space) in contents.databases().filter(|(_, space)| !space.is_empty()) {
         file.database(db, space.len(), space.expiring())?;
         for (key, entry) in living(space, now_ms) {

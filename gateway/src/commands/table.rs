@@ -2,7 +2,7 @@
 
 use super::{
     acl, client, cluster, connection, function, introspect, latency, lolwut, memory, module, multi,
-    persistence, pubsub, replication, script, server, watch, watching,
+    persistence, pubsub, replication, script, server, sync, watch, watching,
 };
 use crate::server::SessionCommand;
 
@@ -25,6 +25,7 @@ pub static FAMILIES: &[&[SessionCommand]] = &[
     replication::COMMANDS,
     script::COMMANDS,
     server::COMMANDS,
+    sync::COMMANDS,
     watching::COMMANDS,
 ];
 

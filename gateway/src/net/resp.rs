@@ -5,6 +5,7 @@
 //! are written before more is read, so a client that does not read its replies stops being served instead of filling
 //! memory.
 
+mod backup;
 mod pipeline;
 mod pushes;
 mod wire;
@@ -315,6 +316,11 @@ impl Connection {
                     let unwanted = session.replies != Replies::All && !session.replies.take();
                     if unwanted && !confirms(args, &out.buf[start..]) {
                         out.buf.truncate(start);
+                    }
+                    if let Some(file) = session.replica.as_mut().and_then(|replica| replica.file.take()) {
+                        write_replies(server, session, wire, &mut out.buf).await?;
+                        Box::pin(backup::send(server, &session.client, wire, file)).await?;
+                        session.clock = None;
                     }
                     at += request.consumed;
                     if request.consumed >= LARGE_BYTES {

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::telemetry::arguments::{quote, shortened};
 use crate::telemetry::log;
 
-/// Commands with the flag ADMIN that only read: monitoring calls them all the time.
+/// Commands with the flag ADMIN that only read, or only concern the connection: monitoring and replicas call them all the time.
 pub const LOOK: &[&str] = &[
     "acl|dryrun",
     "acl|getuser",
@@ -30,6 +30,7 @@ pub const LOOK: &[&str] = &[
     "latency|latest",
     "pfdebug",
     "pfselftest",
+    "replconf",
     "role",
     "slowlog|get",
     "slowlog|len",

@@ -11,10 +11,7 @@ use crate::server::{Registry, Row};
 /// Commands of Redis 7.0 that are not here, and why. A test compares them with a Redis server.
 const ABSENT: &[(&str, &str)] = &[
     ("MIGRATE", "`moonshard topology` moves slots between store nodes; data moves to Redis as an RDB file"),
-    ("PSYNC", "there are no replicas"),
-    ("REPLCONF", "there are no replicas"),
     ("RESTORE-ASKING", "clients are not redirected while slots move"),
-    ("SYNC", "there are no replicas"),
 ];
 
 /// Commands that Redis 7.0 does not have.
@@ -68,7 +65,7 @@ const DIFFERENT: &[(&str, &str)] = &[
         "has `limit:` rules besides. Refuses `+command\\|word` with blanks in the word, and unclosed quotes within parentheses: Redis takes the former and cannot load what it saves then, and turns the latter into a selector without rules. Where a rule in parentheses has quotes, `ACL LIST` quotes it, and it shows the pattern `*` beside others as `%RW~*`, which can be given again",
     ),
     ("BGREWRITEAOF", "writes the journal into the checkpoint, as BGSAVE does"),
-    ("BGSAVE", "writes the journal into the checkpoint; no RDB file is written, see `moonshard store dump`"),
+    ("BGSAVE", "writes the journal into the checkpoint; no RDB file is written, see `moonshard backup`"),
     ("CLIENT KILL", "has the option MAXAGE, as in Redis 7.4"),
     (
         "CLIENT LIST",
@@ -113,16 +110,21 @@ const DIFFERENT: &[(&str, &str)] = &[
         "INFO",
         "`used_memory` is the memory of keys and values alone, so there is no ratio to `used_memory_rss`; fields about forks, replication and Redis' allocator are left out",
     ),
+    ("PSYNC", SYNC),
     (
         "PUBLISH",
         "over store nodes, subscribers of a gateway that does not answer within half a second are not counted",
+    ),
+    (
+        "REPLCONF",
+        "`capa eof` and `rdb-filter-only` count for the next SYNC or PSYNC of the connection; other options of replicas are ignored",
     ),
     ("REPLICAOF", "`NO ONE` only"),
     ("RESTORE", "has the option STICK, which marks the key as sticky"),
     ("ROLE", "always a master without replicas"),
     (
         "SAVE",
-        "writes the journal into the checkpoint, if there is one; no RDB file is written, see `moonshard store dump`",
+        "writes the journal into the checkpoint, if there is one; no RDB file is written, see `moonshard backup`",
     ),
     (
         "SCRIPT KILL",
@@ -137,6 +139,7 @@ const DIFFERENT: &[(&str, &str)] = &[
         "SORT",
         "compares whole texts, where Redis stops at their first zero byte; a weight is a number or not, where Redis also looks at what an earlier call left in `errno`",
     ),
+    ("SYNC", SYNC),
     ("WAIT", "there are no replicas: waits for the timeout and answers 0"),
     ("XADD", "has the options KEEPREF, DELREF and ACKED, as in Redis 8.2"),
     (
@@ -155,6 +158,9 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("ZRANK", "has the option WITHSCORE, as in Redis 7.2"),
     ("ZREVRANK", "has the option WITHSCORE, as in Redis 7.2"),
 ];
+
+const SYNC: &str = "for backups, as `redis-cli --rdb` makes them: sends all data as an RDB file, and no changes after it, as there \
+                    are no replicas. Needs `REPLCONF capa eof`; one at a time. Refused over store nodes, HTTP and gRPC";
 
 /// Commands that only answer with an error.
 const REFUSED: &[(&str, &str)] = &[
