@@ -1,5 +1,6 @@
 //! What an administrator starts from the command line: the program's arguments, its manual, and its tools.
 
+pub mod backup;
 pub mod cli;
 pub mod health;
 pub mod offline_tools;

@@ -9,13 +9,14 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::admin::offline_tools::Task;
-use crate::admin::{self, health, reference, script};
+use crate::admin::{self, backup as online_backup, health, reference, script};
 use crate::config::{self, Config, PARAMETERS, ParameterKind, SettingError, Sources};
 use crate::export::metrics;
 use crate::process::certificates::to_ask;
 use crate::process::version;
 use crate::telemetry::counters::Listener;
 
+mod backup;
 mod pages;
 mod scripts;
 mod topology;
@@ -44,6 +45,8 @@ pub enum Action {
         /// What is to be done.
         task: admin::topology::Task,
     },
+    /// Get all data of a server that serves.
+    Backup(online_backup::Task),
     /// Do something with the data of a server that does not run.
     Tool(Task),
     /// Ask whether a server accepts requests.
@@ -109,6 +112,7 @@ pub fn parse(
             let name = of.get_one::<String>("PAGE").expect("clap requires it");
             return Ok(Action::Print(reference::page(name).expect("clap knows the pages")));
         }
+        Some(("backup", of)) => return backup::task(of).map(Action::Backup).map_err(UsageError),
         Some(("script", of)) => return Ok(Action::Script(scripts::task(of))),
         Some(("completions", of)) => return Ok(Action::Print(pages::completions(command(), of))),
         Some(("precompile", of)) => {
@@ -277,6 +281,7 @@ fn command() -> Command {
             ),
         )
         .subcommand(store())
+        .subcommand(backup::command())
         .subcommand(topology::command())
         .subcommand(health_command())
         .subcommand(scripts::command())
@@ -399,7 +404,7 @@ mod tests {
         let topology: Vec<&str> = topology.iter().map(String::as_str).collect();
         let script =
             ["script", "script run", "script dry-run", "script check", "script test", "script bench"];
-        let lines = [&store[..], &topology, &["health"], &script].concat();
+        let lines = [&store[..], &topology, &["health", "backup"], &script].concat();
         let helps: Vec<String> =
             lines.iter().map(|line| printed(&format!("moonshard {line} --help"))).collect();
         insta::assert_snapshot!(helps.join("\n----\n"));

@@ -2,6 +2,7 @@
 
 mod acl;
 mod atomicity;
+mod backup;
 mod bench_scripts;
 mod blocking;
 mod book;

@@ -56,6 +56,7 @@ fn the_commands_of_the_page_work() {
     let data = dir.child("data");
     let mut places =
         vec![("127.0.0.1:8080".to_owned(), http.clone()), ("/var/lib/moonshard".to_owned(), data.clone())];
+    places.push(("redis://localhost:6379".to_owned(), "\"redis://127.0.0.1:$RESP\"".to_owned()));
     // How long a script takes is the machine's matter.
     places.push((
         "script-timeout-ms 500 script-timeout-max-ms 2000".to_owned(),

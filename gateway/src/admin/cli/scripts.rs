@@ -157,6 +157,7 @@ fn script_call(matches: &ArgMatches) -> ScriptCall {
     let server = matches.get_one::<Address>("server").map(|address| ServerAddress {
         address: address.clone(),
         user: matches.get_one::<String>("user").cloned(),
+        password: None,
         password_file: file("password-file"),
         tls,
     });

@@ -67,12 +67,36 @@ impl Connection {
         reply.map_err(|error| ToolError::new(format_args!("{} did not reply: {error}", self.address)))
     }
 
+    /// Makes a request and waits for the first line that comes, which is given without its end.
+    pub async fn first_line(&mut self, argv: &[&[u8]]) -> Result<Vec<u8>, ToolError> {
+        let line = self.exchange_line(argv).await;
+        line.map_err(|error| ToolError::new(format_args!("{} did not reply: {error}", self.address)))
+    }
+
+    async fn exchange_line(&mut self, argv: &[&[u8]]) -> io::Result<Vec<u8>> {
+        self.send(argv).await?;
+        loop {
+            if let Some(end) = self.received.windows(2).position(|pair| pair == b"\r\n") {
+                let mut line: Vec<u8> = self.received.drain(..end + 2).collect();
+                line.truncate(end);
+                return Ok(line);
+            }
+            self.read_more().await?;
+        }
+    }
+
+    /// Appends what comes to `into`; returns how many bytes, which are none when the server has ended the connection.
+    pub async fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
+        if !self.received.is_empty() {
+            into.append(&mut self.received);
+            return Ok(into.len());
+        }
+        into.reserve(READ_BYTES);
+        self.wire.read_buf(into).await
+    }
+
     async fn exchange(&mut self, argv: &[&[u8]]) -> io::Result<Value> {
-        let request = Value::Array(argv.iter().map(|arg| Value::Bulk(arg.to_vec())).collect());
-        let mut bytes = Vec::new();
-        request.write_to(store_engine::Protocol::Resp2, &mut bytes);
-        self.wire.write_all(&bytes).await?;
-        self.wire.flush().await?;
+        self.send(argv).await?;
         let mut reader = Reader::new(ReplyLimits::default());
         loop {
             let progress = reader.read(&self.received).map_err(|error| {
@@ -83,18 +107,32 @@ impl Connection {
                     self.received.drain(..consumed);
                     return Ok(value);
                 }
-                Progress::Incomplete { .. } => {
-                    self.received.reserve(READ_BYTES);
-                    if self.wire.read_buf(&mut self.received).await? == 0 {
-                        return Err(io::ErrorKind::UnexpectedEof.into());
-                    }
-                }
+                Progress::Incomplete { .. } => self.read_more().await?,
             }
+        }
+    }
+
+    async fn send(&mut self, argv: &[&[u8]]) -> io::Result<()> {
+        let request = Value::Array(argv.iter().map(|arg| Value::Bulk(arg.to_vec())).collect());
+        let mut bytes = Vec::new();
+        request.write_to(store_engine::Protocol::Resp2, &mut bytes);
+        self.wire.write_all(&bytes).await?;
+        self.wire.flush().await
+    }
+
+    async fn read_more(&mut self) -> io::Result<()> {
+        self.received.reserve(READ_BYTES);
+        match self.wire.read_buf(&mut self.received).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
         }
     }
 }
 
 fn password(server: &ServerAddress) -> Result<Option<Vec<u8>>, ToolError> {
+    if let Some(password) = &server.password {
+        return Ok(Some(password.clone().into_bytes()));
+    }
     if let Some(file) = &server.password_file {
         let text = read(file)?;
         return Ok(Some(

@@ -86,13 +86,15 @@ pub fn read(file: &Path) -> Result<Vec<u8>, ToolError> {
         .map_err(|error| ToolError::new(format_args!("cannot read {}: {error}", file.display())))
 }
 
-/// A server, and how this process authenticates to it. The password comes from the file, or from the environment.
+/// A server, and how this process authenticates to it. The password may also come from the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAddress {
     /// Its address.
     pub address: Address,
     /// The user, if not `default`.
     pub user: Option<String>,
+    /// The password, if it is known here.
+    pub password: Option<String>,
     /// A file whose first line is the password.
     pub password_file: Option<PathBuf>,
     /// The certificates, if the connection uses TLS.
