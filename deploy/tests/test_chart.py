@@ -247,7 +247,9 @@ class Chart(unittest.TestCase):
     def test_pods_are_hardened(self):
         for case in chart.cases():
             for found in chart.objects(chart.values(case)):
-                pod = found["spec"] if found["kind"] == "Pod" else found.get("spec", {}).get("template", {}).get("spec")
+                spec = found.get("spec", {})
+                spec = spec["jobTemplate"]["spec"] if found["kind"] == "CronJob" else spec
+                pod = spec if found["kind"] == "Pod" else spec.get("template", {}).get("spec")
                 if not pod:
                     continue
                 self.assertTrue(pod["securityContext"]["runAsNonRoot"])
@@ -342,6 +344,24 @@ class Chart(unittest.TestCase):
         ]:
             with self.assertRaises(helm.HelmError, msg=str(wrong)):
                 chart.rendered(wrong)
+
+    def test_backups(self):
+        def pod(**given):
+            [job] = [one for one in chart.objects(given) if one["kind"] == "CronJob"]
+            return job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+
+        backup = {"enabled": True, "existingClaim": "backups"}
+        plain = pod(backup=backup)
+        self.assertEqual(plain["containers"][0]["args"], ["backup", "redis://demo-moonshard:6379", "/backup/$(POD).rdb"])
+        own = pod(backup=backup | {"user": "nightly", "passwordSecret": {"name": "mine", "key": "word"}}, auth={"existingSecret": "users"})
+        self.assertEqual(own["containers"][0]["args"][1], "redis://nightly@demo-moonshard:6379")
+        self.assertEqual([volume["secret"]["secretName"] for volume in own["volumes"] if "secret" in volume], ["mine"])
+        for found in plain, own, pod(backup=backup, tls={"existingSecret": "certificate"}):
+            there = {volume["name"] for volume in found["volumes"]}
+            self.assertEqual({mount["name"] for mount in found["containers"][0]["volumeMounts"]}, there)
+        for given in {"backup": {"enabled": True}}, {"backup": backup, "mode": "distributed"}:
+            with self.assertRaisesRegex(Exception, "backup.enabled requires"):
+                chart.objects(given)
 
     def test_a_cluster_with_replicas_is_founded_and_grows(self):
         def asked(component, **store):
