@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tls::Wire;
 use tokio::io::AsyncWriteExt;
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
@@ -21,39 +23,42 @@ const CHECK: Duration = Duration::from_millis(500);
 
 /// Writes the file, piece by piece as the client takes them. A file that cannot be completed ends the connection, so that
 /// nobody takes it for a whole one.
-pub async fn send(
-    server: &Server,
-    client: &ClientInfo,
-    wire: &mut Wire,
-    mut file: RdbStream,
-) -> io::Result<()> {
+pub async fn send(server: &Server, client: &ClientInfo, wire: &mut Wire, file: RdbStream) -> io::Result<()> {
     let began = Instant::now();
     info!("a backup to {} begins", client.addr);
-    let sent = send_all(server, client, wire, &mut file).await;
+    let sent = send_all(server, client, wire, file).await;
     client.held.set_output(0, 0);
     let seconds = began.elapsed().as_secs_f64();
     match &sent {
-        Ok(bytes) => {
-            info!("the backup to {} has {} keys and {bytes} bytes: {seconds:.1} s", client.addr, file.keys());
+        Ok((keys, bytes)) => {
+            info!("the backup to {} has {keys} keys and {bytes} bytes: {seconds:.1} s", client.addr);
         }
         Err(error) => warn!("the backup to {} was ended after {seconds:.1} s: {error}", client.addr),
     }
     sent.map(drop)
 }
 
-/// [`send`]; gives the number of bytes.
+/// [`send`]; gives the numbers of keys and bytes.
 async fn send_all(
     server: &Server,
     client: &ClientInfo,
     wire: &mut Wire,
-    file: &mut RdbStream,
-) -> io::Result<u64> {
+    mut file: RdbStream,
+) -> io::Result<(u64, u64)> {
     let mut bytes = 0;
-    while let Some(piece) = file.next().await.map_err(io::Error::other)? {
+    loop {
+        // Elsewhere, since other connections of this thread would wait while a piece is made.
+        let making = spawn_blocking(move || {
+            let piece = Handle::current().block_on(file.next());
+            (file, piece)
+        });
+        let piece;
+        (file, piece) = making.await.map_err(io::Error::other)?;
+        let Some(piece) = piece.map_err(io::Error::other)? else { break };
         let mut rest = &piece[..];
         while !rest.is_empty() {
             client.held.set_output(rest.len(), piece.capacity() + file.held_bytes());
-            let written = write(wire, rest, file).await?;
+            let written = write(wire, rest, &file).await?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
@@ -61,10 +66,9 @@ async fn send_all(
             bytes += written as u64;
             Counters::add(&server.telemetry.counters.bytes_out, written as u64);
         }
-        tokio::task::yield_now().await;
     }
     timeout(STALLED, wire.flushed()).await.unwrap_or(Err(TIMED_OUT.into()))?;
-    Ok(bytes)
+    Ok((file.keys(), bytes))
 }
 
 /// Writes some of `bytes`; gives how many.
