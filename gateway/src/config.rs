@@ -23,11 +23,13 @@ mod schema;
 mod scripting;
 mod table;
 mod telemetry;
+mod url;
 mod values;
 
 pub use cell::Address;
 pub use choice::{
-    AuthClients, AutoAsync, Choice, ClientGone, LogFormat, NewUserChannels, OnError, UndeclaredKeys,
+    AuthClients, AutoAsync, Choice, ClientGone, LogFormat, NewUserChannels, OnError, OtlpCompression,
+    OtlpProtocol, UndeclaredKeys,
 };
 pub use errors::SettingError;
 pub use kind::ParameterKind;
@@ -36,6 +38,7 @@ pub use load::{Sources, load};
 pub use parameter::SCRIPT_FLAGS;
 pub use schema::schema;
 pub use table::{OF_DATA, PARAMETERS, reference};
+pub use url::Url;
 pub use values::Config;
 
 #[cfg(test)]

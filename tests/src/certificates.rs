@@ -78,8 +78,8 @@ pub struct Entrance {
 }
 
 impl Entrance {
-    /// Leads to this address, and shows a certificate for `localhost`.
-    pub fn new(authority: &Authority, to: SocketAddr) -> Entrance {
+    /// Leads to this address, where this is spoken, and shows a certificate for `localhost`.
+    pub fn new(authority: &Authority, to: SocketAddr, protocol: Protocol) -> Entrance {
         let (certificate, key) = authority.certificate("entrance", &["localhost"]);
         let own = Some((PathBuf::from(certificate), PathBuf::from(key)));
         let tls = Tls::load(Files { own, ..Files::default() }).expect("good certificates");
@@ -89,7 +89,7 @@ impl Entrance {
         let address = listener.local_addr().expect("an address");
         runtime.spawn(async move {
             while let Ok((far, _)) = listener.accept().await {
-                let Ok(mut wire) = tls.accept(far, Protocol::Grpc) else { continue };
+                let Ok(mut wire) = tls.accept(far, protocol) else { continue };
                 tokio::spawn(async move {
                     if wire.agreed().await.is_ok()
                         && let Ok(mut near) = TcpStream::connect(to).await
@@ -124,7 +124,7 @@ impl Tunnel {
         own: Option<(String, String)>,
     ) -> Tunnel {
         let own = own.map(|(certificate, key)| (PathBuf::from(certificate), PathBuf::from(key)));
-        let files = Files { own, roots: Some(root.into()), clients: Clients::Anyone };
+        let files = Files { own, roots: Some(PathBuf::from(root).into()), clients: Clients::Anyone };
         let tls = Tls::load(files).expect("good certificates");
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let listening = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));

@@ -114,7 +114,13 @@ impl TestServer {
             .unwrap_or_else(|log| panic!("instead of a ready line: {log}"))
     }
 
-    /// The same. If it ends instead of getting ready, what it wrote to standard error.
+    /// The same with more variables in its environment instead.
+    pub fn start_with(variables: &[(&str, String)], flags: &[&str]) -> TestServer {
+        let started = TestServer::spawn_in(variables, &with_own(flags), "", "resp=");
+        started.unwrap_or_else(|log| panic!("instead of a ready line: {log}"))
+    }
+
+    /// The same as [`TestServer::start_failing`]. If it ends instead of getting ready, what it wrote to standard error.
     pub fn try_start(flags: &[&str], fail_points: &str) -> Result<TestServer, String> {
         TestServer::spawn(&with_own(flags), fail_points, "resp=")
     }

@@ -432,9 +432,12 @@ mod tests {
                     Listener::Grpc => "grpc",
                     Listener::Resp => "resp",
                 };
-                let roots = tls.and_then(|tls| tls.roots).map(|roots| format!(" {}", roots.display()));
+                let roots = match tls.and_then(|tls| tls.roots) {
+                    Some(tls::Roots::File(path)) => format!(" {}", path.display()),
+                    _ => String::new(),
+                };
                 let name = name.map(|name| format!(" {name}")).unwrap_or_default();
-                format!("{listener} {address}{}{name}", roots.unwrap_or_default())
+                format!("{listener} {address}{roots}{name}")
             }
             Err(wrong) => wrong.to_string(),
             other => panic!("{other:?}"),

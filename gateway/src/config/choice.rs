@@ -129,6 +129,24 @@ pub enum LogFormat {
     Json,
 }
 
+/// How messages are sent to an OpenTelemetry collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtlpProtocol {
+    /// As calls of gRPC.
+    Grpc,
+    /// As bodies of HTTP/1.1 requests.
+    HttpProtobuf,
+}
+
+/// How the messages to a collector are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtlpCompression {
+    /// Not at all.
+    None,
+    /// With gzip.
+    Gzip,
+}
+
 macro_rules! choices {
     ($($choice:ty { $first:literal => $value:expr $(, $word:literal => $other:expr)* })+) => {
         $(
@@ -156,6 +174,8 @@ choices! {
     OnFull { "rollback" => OnFull::RollBack, "refuse" => OnFull::Refuse, "allow" => OnFull::Allow }
     NewUserChannels { "allchannels" => NewUserChannels::All, "resetchannels" => NewUserChannels::None }
     LogFormat { "pretty" => LogFormat::Pretty, "json" => LogFormat::Json }
+    OtlpProtocol { "grpc" => OtlpProtocol::Grpc, "http/protobuf" => OtlpProtocol::HttpProtobuf }
+    OtlpCompression { "none" => OtlpCompression::None, "gzip" => OtlpCompression::Gzip }
     LevelFilter {
         "debug" => LevelFilter::DEBUG, "info" => LevelFilter::INFO, "warning" => LevelFilter::WARN
     }

@@ -9,6 +9,7 @@ use super::cell::{
     Address, AddressCell, AddressesCell, DirCell, NamesCell, Number, OutputLimit, OutputLimits, Secret,
     TextCell,
 };
+use super::url::Url;
 use super::values::Config;
 
 /// A parameter's type with the cell its value is kept in.
@@ -55,7 +56,7 @@ pub const PERCENT: u64 = 1 << 63;
 /// What a text has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// `http://HOST:PORT`, the same with `https`, or `none`.
+    /// A [`Url`] or `none`.
     Url,
     /// A word.
     Word,
@@ -77,10 +78,10 @@ impl Form {
         match self {
             Form::Url if text == "none" => Ok(()),
             Form::Url => {
-                let rest = ["http://", "https://"].iter().find_map(|scheme| text.strip_prefix(scheme));
-                match rest.map(|rest| rest.trim_end_matches('/')) {
-                    Some(rest) if Address::parse(rest).is_some() => Ok(()),
-                    _ => refused("argument must be http://HOST:PORT, https://HOST:PORT or none"),
+                if Url::parse(text).is_some() {
+                    Ok(())
+                } else {
+                    refused("argument must be http[s]://HOST[:PORT][/PATH] or none")
                 }
             }
             Form::Word => {
@@ -402,7 +403,7 @@ impl ParameterKind {
                 format!("none, * or {}, such as {}", sort.word(), sort.example())
             }
             ParameterKind::Ratio(_) => "a number from 0 to 1, such as 0.01".to_owned(),
-            ParameterKind::Text(Form::Url, _) => "http://HOST:PORT, https://HOST:PORT or none".to_owned(),
+            ParameterKind::Text(Form::Url, _) => "http[s]://HOST[:PORT][/PATH] or none".to_owned(),
             ParameterKind::Text(Form::Word, _) => "a word".to_owned(),
             ParameterKind::Text(Form::Percentiles, _) => {
                 "numbers from 0 to 100, such as 50 99 99.9".to_owned()

@@ -154,6 +154,8 @@ fn of_telemetry(row: &Parameter, environment: &dyn Fn(&str) -> Option<OsString>)
             None
         }
         "otel-endpoint" => given("OTEL_EXPORTER_OTLP_ENDPOINT"),
+        "otel-protocol" => given("OTEL_EXPORTER_OTLP_PROTOCOL"),
+        "otel-compression" => given("OTEL_EXPORTER_OTLP_COMPRESSION"),
         "otel-ca-cert-file" => given("OTEL_EXPORTER_OTLP_CERTIFICATE"),
         "otel-service-name" => given("OTEL_SERVICE_NAME"),
         "otel-metrics-interval-ms" => given("OTEL_METRIC_EXPORT_INTERVAL"),
@@ -231,6 +233,7 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{OtlpCompression, OtlpProtocol};
 
     fn load_from(
         file: Option<&str>,
@@ -327,6 +330,28 @@ mod tests {
         flag --script-fuel: "-1" is invalid, expected a whole number of at least 1
         flag --client-output-buffer-limit: "64mb" is invalid, expected CLASS HARD SOFT SECONDS ..., such as normal 1gb 64mb 60
         flag --data-dir: "" is invalid, expected a directory or none
+        "#);
+    }
+
+    #[test]
+    fn variables_of_opentelemetry_are_weaker_than_ours() {
+        let theirs = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://example.com/otlp"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+            ("MOONSHARD_OTEL_COMPRESSION", "none"),
+        ];
+        let config = load_from(None, &theirs, &[]).expect("good");
+        assert_eq!(config.otel_endpoint.get(), "https://example.com/otlp");
+        assert_eq!(config.otel_protocol.get(), OtlpProtocol::HttpProtobuf);
+        assert_eq!(config.otel_compression.get(), OtlpCompression::None);
+        let errors = [
+            error(None, &[("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")], &[]),
+            error(None, &[("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317")], &[]),
+        ];
+        insta::assert_snapshot!(errors.join("\n"), @r#"
+        environment variable OTEL_EXPORTER_OTLP_PROTOCOL: "http/json" is invalid, expected grpc or http/protobuf
+        environment variable OTEL_EXPORTER_OTLP_ENDPOINT: "collector:4317" is invalid, expected http[s]://HOST[:PORT][/PATH] or none
         "#);
     }
 

@@ -363,6 +363,8 @@ pub static PARAMETERS: &[Parameter] = &[
     telemetry::LOG_FORMAT,
     telemetry::LOG_LEVEL,
     telemetry::OTEL_ENDPOINT,
+    telemetry::OTEL_PROTOCOL,
+    telemetry::OTEL_COMPRESSION,
     telemetry::OTEL_CA_CERT_FILE,
     telemetry::OTEL_SERVICE_NAME,
     telemetry::OTEL_SAMPLE_RATIO,

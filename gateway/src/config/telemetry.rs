@@ -2,7 +2,7 @@
 
 use tracing_subscriber::filter::LevelFilter;
 
-use super::choice::{Choice, LogFormat};
+use super::choice::{Choice, LogFormat, OtlpCompression, OtlpProtocol};
 use super::kind::{Form, ParameterKind};
 use super::parameter::{Fallback, Parameter};
 
@@ -76,8 +76,27 @@ pub const OTEL_ENDPOINT: Parameter = Parameter {
     kind: ParameterKind::Text(Form::Url, |c| &c.otel_endpoint),
     default: Fallback::Text("none"),
     live: false,
-    doc: "OpenTelemetry collector that receives traces and metrics by OTLP over gRPC. Also set by \
-          OTEL_EXPORTER_OTLP_ENDPOINT.",
+    doc: "OpenTelemetry collector that receives traces and metrics by OTLP. A path is for http/protobuf only: it comes \
+          before /v1/traces and /v1/metrics. Also set by OTEL_EXPORTER_OTLP_ENDPOINT.",
+};
+
+/// How they get there.
+pub const OTEL_PROTOCOL: Parameter = Parameter {
+    name: "otel-protocol",
+    kind: ParameterKind::Word(OtlpProtocol::WORDS, |c| &c.otel_protocol.place),
+    default: Fallback::Text("grpc"),
+    live: false,
+    doc: "Protocol of OTLP that the collector is sent: gRPC, or Protocol Buffers over HTTP/1.1. Also set by \
+          OTEL_EXPORTER_OTLP_PROTOCOL.",
+};
+
+/// Whether they are compressed.
+pub const OTEL_COMPRESSION: Parameter = Parameter {
+    name: "otel-compression",
+    kind: ParameterKind::Word(OtlpCompression::WORDS, |c| &c.otel_compression.place),
+    default: Fallback::Text("none"),
+    live: false,
+    doc: "Compression of what the collector is sent. Also set by OTEL_EXPORTER_OTLP_COMPRESSION.",
 };
 
 /// How they are known there.
@@ -87,7 +106,8 @@ pub const OTEL_CA_CERT_FILE: Parameter = Parameter {
     default: Fallback::Text("none"),
     live: false,
     doc: "Certificate authorities for the certificate of a collector at https://, in PEM format. With none, \
-          those of tls-ca-cert-file are used. Also set by OTEL_EXPORTER_OTLP_CERTIFICATE.",
+          those of tls-ca-cert-file are used, or else those of the system. Also set by \
+          OTEL_EXPORTER_OTLP_CERTIFICATE.",
 };
 
 /// Under which name.

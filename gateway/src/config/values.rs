@@ -10,7 +10,8 @@ use tracing_subscriber::filter::LevelFilter;
 
 use super::cell::{AddressCell, AddressesCell, DirCell, NamesCell, Number, OutputLimits, Secret, TextCell};
 use super::choice::{
-    AuthClients, AutoAsync, ChoiceCell, ClientGone, LogFormat, NewUserChannels, OnError, UndeclaredKeys,
+    AuthClients, AutoAsync, ChoiceCell, ClientGone, LogFormat, NewUserChannels, OnError, OtlpCompression,
+    OtlpProtocol, UndeclaredKeys,
 };
 
 /// The value of every parameter. A field's meaning stands in the row of the same name in [`super::table::PARAMETERS`].
@@ -104,6 +105,8 @@ pub struct Config {
     pub log_format: ChoiceCell<LogFormat>,
     pub log_level: ChoiceCell<LevelFilter>,
     pub otel_endpoint: TextCell,
+    pub otel_protocol: ChoiceCell<OtlpProtocol>,
+    pub otel_compression: ChoiceCell<OtlpCompression>,
     pub otel_ca_cert_file: DirCell,
     pub otel_service_name: TextCell,
     /// The bits of a floating point number.

@@ -1,46 +1,44 @@
-//! Traces and metrics on their way to an OpenTelemetry collector, by OTLP over gRPC.
+//! Traces and metrics on their way to an OpenTelemetry collector, by OTLP.
 //!
 //! No request waits for the collector. What it does not take is counted and dropped, and one line of the log says that it
-//! cannot be reached, and once that it can. Spans go through the batch processor and the exporter of the SDK. The messages
-//! of metrics are made here: the SDK's histograms cannot be filled from counters that are there already.
+//! cannot be reached, and once that it can. Spans go through the batch processor of the SDK. The messages of metrics are made
+//! here: the SDK's histograms cannot be filled from counters that are there already.
 
 mod collector_log;
 mod messages;
 mod traces;
+mod transport;
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
+use hyper::HeaderMap;
+use hyper::header::{HeaderName, HeaderValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use tls::{Clients, Files, Tls, TlsError};
+use tls::{Clients, Files, Roots, Tls, TlsError};
 use tokio::time::{sleep, timeout};
-use tonic::metadata::{Ascii, MetadataKey, MetadataValue};
-use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Status};
 
 use self::collector_log::CollectorLog;
 use self::traces::Traces;
-use crate::config::{Config, SettingError};
+use self::transport::{Signal, Transport, Way};
+use crate::config::{Config, OtlpProtocol, SettingError, Url};
 use crate::export::metrics::Gathered;
 use crate::process::dial::Remote;
 use crate::telemetry::counters::unix_time;
 use crate::telemetry::spans::{Sink, Spans};
 
-/// How long the collector may take.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long it may take when the process is about to end.
+/// How long what the collector does not take is sent again. Metrics only until there are newer ones.
+const RETRY: Duration = Duration::from_secs(30);
+/// How long the collector may take when the process is about to end.
 const LAST: Duration = Duration::from_secs(2);
 
 /// The way to the collector.
 pub struct Collector {
-    channel: Channel,
+    transport: Arc<Transport>,
     traces: Arc<Traces>,
     resource: Resource,
-    headers: Vec<(MetadataKey<Ascii>, MetadataValue<Ascii>)>,
     /// Unix time at which counting began.
     since: Duration,
 }
@@ -49,21 +47,22 @@ impl Collector {
     /// The one that the configuration names, if it does; `spans` go there from now on. `instance` distinguishes this process from
     /// others. Needs a runtime.
     pub fn open(config: &Config, instance: &str, spans: &Spans) -> Result<Option<Collector>, SettingError> {
-        let url = config.otel_endpoint.get();
-        if url == "none" {
+        let text = config.otel_endpoint.get();
+        if text == "none" {
             return Ok(None);
         }
         let wrong =
-            |error: &dyn fmt::Display| SettingError::new("otel-endpoint", format_args!("{url}: {error}"));
-        let (scheme, address) = url.split_once("://").ok_or_else(|| wrong(&"it has no scheme"))?;
-        let address = address.trim_end_matches('/').to_owned();
-        let tls =
-            if scheme == "https" { Some(Arc::new(tls(config).map_err(|why| wrong(&why))?)) } else { None };
-        // Whatever is spoken beneath: the way there is known here.
-        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| wrong(&error))?;
-        let origin = url.parse().map_err(|error| wrong(&error))?;
-        let endpoint = endpoint.origin(origin).timeout(TIMEOUT).connect_timeout(TIMEOUT);
-        let channel = Remote { address, name: None, tls }.channel(endpoint);
+            |error: &dyn fmt::Display| SettingError::new("otel-endpoint", format_args!("{text}: {error}"));
+        let url = Url::parse(&text).ok_or_else(|| wrong(&"it is no URL"))?;
+        let protocol = config.otel_protocol.get();
+        if protocol == OtlpProtocol::Grpc && !url.path.is_empty() {
+            return Err(wrong(&"a path requires otel-protocol http/protobuf"));
+        }
+        let tls = if url.is_secure { Some(Arc::new(tls(config).map_err(|why| wrong(&why))?)) } else { None };
+        let remote = Remote { address: url.address.to_string(), name: None, tls };
+        let compression = config.otel_compression.get();
+        let transport = Transport::new(Way { url, remote, protocol, compression, headers: headers()? });
+        let transport = Arc::new(transport.map_err(|error| wrong(&error))?);
         let mut attributes = pairs("OTEL_RESOURCE_ATTRIBUTES");
         for (name, value) in [
             ("service.name", config.otel_service_name.get()),
@@ -73,64 +72,38 @@ impl Collector {
             attributes.retain(|(known, _)| known != name);
             attributes.push((name.to_owned(), value));
         }
-        let header = |(name, value): (String, String)| {
-            let known = MetadataKey::from_str(&name).ok().zip(MetadataValue::try_from(value).ok());
-            known.ok_or_else(|| {
-                SettingError::new("OTEL_EXPORTER_OTLP_HEADERS", format_args!("{name} is not a valid header"))
-            })
-        };
-        let headers =
-            pairs("OTEL_EXPORTER_OTLP_HEADERS").into_iter().map(header).collect::<Result<_, _>>()?;
-        let exported = Traces::new(channel.clone(), TIMEOUT, &attributes, spans.counts.clone());
-        let traces = Arc::new(exported.map_err(|error| wrong(&error))?);
+        let resource = messages::resource(attributes);
+        let traces = Arc::new(Traces::new(transport.clone(), RETRY, resource.clone(), spans.counts.clone()));
         let takes = traces.clone();
         spans.go_to(Sink::new(move |span| takes.end(span)));
-        let resource = messages::resource(attributes);
-        Ok(Some(Collector { channel, traces, resource, headers, since: unix_time() }))
+        Ok(Some(Collector { transport, traces, resource, since: unix_time() }))
     }
 
-    fn request<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        for (name, value) in &self.headers {
-            request.metadata_mut().insert(name.clone(), value.clone());
-        }
-        request
-    }
-
-    async fn send_metrics(&self, gathered: &Gathered) -> Result<(), Status> {
-        let request = self.request(messages::metrics(&self.resource, gathered, self.since, unix_time()));
-        MetricsServiceClient::new(self.channel.clone()).export(request).await.map(drop)
+    async fn send_metrics(&self, gathered: &Gathered, limit: Duration) -> Result<(), String> {
+        let message = messages::metrics(&self.resource, gathered, self.since, unix_time());
+        self.transport.send(Signal::Metrics, self.transport.pack(&message), limit).await
     }
 }
 
-/// How the collector is known: by roots of its own, or by those for everybody. If it asks, it is shown the certificate that
-/// all others are shown.
-fn tls(config: &Config) -> Result<Tls, CollectorTlsError> {
-    let roots = config.otel_ca_cert_file.get().or_else(|| config.tls_ca_cert_file.get());
-    if roots.is_none() {
-        return Err(CollectorTlsError::NoAuthorities);
-    }
+/// How the collector is known: by roots of its own, by those for everybody, or by those of the system. If it asks, it is shown
+/// the certificate that all others are shown.
+fn tls(config: &Config) -> Result<Tls, TlsError> {
+    let roots = match config.otel_ca_cert_file.get().or_else(|| config.tls_ca_cert_file.get()) {
+        Some(file) => Roots::File(file),
+        None => Roots::of_system()?,
+    };
     let own = config.tls_cert_file.get().zip(config.tls_key_file.get());
-    Tls::load(Files { own, roots, clients: Clients::Anyone }).map_err(CollectorTlsError::Files)
+    Tls::load(Files { own, roots: Some(roots), clients: Clients::Anyone })
 }
 
-/// Why the collector cannot be spoken to over TLS.
-enum CollectorTlsError {
-    /// Nothing says who may have signed its certificate.
-    NoAuthorities,
-    /// The files cannot be used.
-    Files(TlsError),
-}
-
-impl fmt::Display for CollectorTlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CollectorTlsError::NoAuthorities => {
-                f.write_str("otel-ca-cert-file or tls-ca-cert-file is required to verify its certificate")
-            }
-            CollectorTlsError::Files(error) => error.fmt(f),
-        }
-    }
+/// What each message has besides.
+fn headers() -> Result<HeaderMap, SettingError> {
+    const VARIABLE: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+    let header = |(name, value): (String, String)| {
+        let known = HeaderName::try_from(&name).ok().zip(HeaderValue::try_from(value).ok());
+        known.ok_or_else(|| SettingError::new(VARIABLE, format_args!("{name} is not a valid header")))
+    };
+    pairs(VARIABLE).into_iter().map(header).collect()
 }
 
 /// What a variable says in the form `name=value,name=value`.
@@ -142,24 +115,14 @@ fn pairs(variable: &str) -> Vec<(String, String)> {
     pairs.map(|(name, value)| (name.trim().to_owned(), decoded(value))).collect()
 }
 
-/// What is behind a failure that may only say that there is one.
-fn reason(status: &Status) -> String {
-    let mut deepest: Option<&dyn std::error::Error> = std::error::Error::source(status);
-    while let Some(source) = deepest.and_then(std::error::Error::source) {
-        deepest = Some(source);
-    }
-    deepest.map_or_else(|| status.message().to_owned(), ToString::to_string)
-}
-
 /// Sends what is left when the process is about to end, if the collector is quick.
 pub async fn send_last(collector: &Collector, gathered: &Gathered) {
+    collector.transport.end();
     let traces = collector.traces.clone();
-    let last = async {
-        let _ = collector.send_metrics(gathered).await;
-        // It waits for the thread that exports.
-        let _ = tokio::task::spawn_blocking(move || traces.end_all(LAST)).await;
-    };
-    let _ = timeout(LAST, last).await;
+    let metrics = collector.send_metrics(gathered, Duration::ZERO);
+    // It waits for the thread that exports.
+    let traces = tokio::task::spawn_blocking(move || traces.end_all(LAST));
+    let _ = timeout(LAST, async { tokio::join!(metrics, traces) }).await;
 }
 
 /// Sends metrics for as long as it is polled, as often as the configuration says.
@@ -181,7 +144,7 @@ pub async fn send_metrics(
             continue;
         }
         last = Instant::now();
-        let sent = collector.send_metrics(&gather()).await;
-        collector_log.note(failures, sent.err().map(|status| reason(&status)));
+        let sent = collector.send_metrics(&gather(), interval.min(RETRY)).await;
+        collector_log.note(failures, sent.err());
     }
 }

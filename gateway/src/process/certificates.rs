@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use store::client::PeerCredentials;
-use tls::{Clients, Files, Protocol, Tls, Wire};
+use tls::{Clients, Files, Protocol, Roots, Tls, Wire};
 use tokio::net::TcpStream;
 use tracing::info;
 
@@ -55,6 +55,7 @@ impl Certificates {
             return Ok(Certificates::default());
         }
         let listeners = if own.is_some() { config.tls_listeners.get() } else { 0 };
+        let roots = roots.map(Roots::from);
         let tls = Tls::load(Files { own, roots, clients }).map_err(|why| SettingError::new("tls", why))?;
         Ok(Certificates { tls: Some(Arc::new(tls)), listeners, stores })
     }
@@ -114,7 +115,7 @@ pub fn to_ask(config: &Config, listener: Listener, insists: bool) -> Result<Opti
     if config.tls_listeners.get() & 1 << spoken(listener).0 == 0 || (own.is_none() && !insists) {
         return Ok(None);
     }
-    let roots = config.tls_ca_cert_file.get();
+    let roots = config.tls_ca_cert_file.get().map(Roots::from);
     if roots.is_none() {
         let reason = "required to verify the server's certificate";
         return Err(SettingError::new("tls-ca-cert-file", reason));

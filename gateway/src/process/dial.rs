@@ -32,8 +32,16 @@ impl Remote {
         Ok(wire)
     }
 
-    /// A channel of gRPC, which connects when it is used first and whenever the connection is lost. Files of certificates
-    /// that have changed are read again then. Needs a runtime.
+    /// The same, after files of certificates that have changed have been read again.
+    pub async fn reconnect(&self, protocol: Protocol) -> io::Result<Wire> {
+        if let Some(tls) = &self.tls {
+            // What was read before stays if they are not good.
+            let _ = tls.refresh();
+        }
+        self.connect(protocol).await
+    }
+
+    /// A channel of gRPC, which connects anew when it is used first and whenever the connection is lost. Needs a runtime.
     pub fn channel(self, endpoint: Endpoint) -> Channel {
         endpoint.connect_with_connector_lazy(self.connector())
     }
@@ -48,13 +56,7 @@ impl Remote {
     ) -> impl Service<Uri, Response = TokioIo<Wire>, Error = io::Error, Future: Send> + Send + 'static {
         service_fn(move |_: Uri| {
             let remote = self.clone();
-            async move {
-                if let Some(tls) = &remote.tls {
-                    // What was read before stays if they are not good.
-                    let _ = tls.refresh();
-                }
-                remote.connect(Protocol::Grpc).await.map(TokioIo::new)
-            }
+            async move { remote.reconnect(Protocol::Grpc).await.map(TokioIo::new) }
         })
     }
 }

@@ -19,6 +19,8 @@ pub enum TlsError {
     Certificate(PathBuf, rustls::Error),
     /// Those who connect must show certificates, and nothing says whose.
     NoRoots,
+    /// The operating system has none that can be used.
+    NoSystemRoots(String),
     /// The roots cannot be used to verify certificates of those who connect.
     Verifier(VerifierBuilderError),
     /// No version of TLS can be spoken.
@@ -36,6 +38,7 @@ impl fmt::Display for TlsError {
             TlsError::NoRoots => {
                 f.write_str("clients must show certificates, but no roots are given that these could lead to")
             }
+            TlsError::NoSystemRoots(why) => write!(f, "the system has no certificate authorities: {why}"),
             TlsError::Verifier(error) => error.fmt(f),
             TlsError::Versions(error) => error.fmt(f),
         }

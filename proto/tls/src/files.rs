@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 
 use crate::Wire;
 use crate::error::TlsError;
+use crate::roots::{Roots, certificates};
 
 /// Where certificates are, and who must have one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub struct Files {
     /// Certificate that this process shows, with those that lead to its root behind it; and the key of it.
     pub own: Option<(PathBuf, PathBuf)>,
     /// The roots that certificates of others must lead to.
-    pub roots: Option<PathBuf>,
+    pub roots: Option<Roots>,
     /// Whether those who connect must show one.
     pub clients: Clients,
 }
@@ -80,7 +81,7 @@ struct Current {
 #[derive(PartialEq, Eq)]
 struct Contents {
     own: Option<(Vec<u8>, Vec<u8>)>,
-    roots: Option<Vec<u8>>,
+    roots: Option<Vec<CertificateDer<'static>>>,
 }
 
 impl Tls {
@@ -145,7 +146,7 @@ impl Contents {
             Some((certificate, key)) => Some((read(certificate)?, read(key)?)),
             None => None,
         };
-        Ok(Contents { own, roots: files.roots.as_deref().map(read).transpose()? })
+        Ok(Contents { own, roots: files.roots.as_ref().map(Roots::read).transpose()? })
     }
 }
 
@@ -153,7 +154,7 @@ impl Current {
     fn of(files: &Files, contents: Contents) -> Result<Current, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let roots = match (&files.roots, &contents.roots) {
-            (Some(path), Some(pem)) => Some(Arc::new(roots(path, pem)?)),
+            (Some(roots), Some(certificates)) => Some(Arc::new(roots.store(certificates)?)),
             _ => None,
         };
         let own = match (&files.own, &contents.own) {
@@ -221,20 +222,4 @@ fn client(
             .with_client_auth_cert(own.chain.clone(), own.key.clone_key())
             .map_err(|error| TlsError::Certificate(own.path.to_owned(), error)),
     }
-}
-
-fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match all.map_err(|error| TlsError::Pem(path.to_owned(), error))? {
-        none if none.is_empty() => Err(TlsError::NoCertificate(path.to_owned())),
-        some => Ok(some),
-    }
-}
-
-fn roots(path: &Path, pem: &[u8]) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(path, pem)? {
-        roots.add(certificate).map_err(|error| TlsError::Certificate(path.to_owned(), error))?;
-    }
-    Ok(roots)
 }

@@ -2,8 +2,10 @@
 
 mod error;
 mod files;
+mod roots;
 mod wire;
 
 pub use error::TlsError;
 pub use files::{Clients, Files, Protocol, Tls};
+pub use roots::Roots;
 pub use wire::{Detached, Wire};

@@ -1,6 +1,7 @@
 //! What an OpenTelemetry collector is told: one of our own, which remembers it.
 
 mod collector;
+mod export;
 mod requests;
 
 use std::collections::BTreeMap;
@@ -8,7 +9,6 @@ use std::collections::BTreeMap;
 use collector::{Collected, Collector, attribute};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::json;
-use tests::certificates::{Authority, Entrance};
 use tests::{TestServer, notation, wait_until};
 
 /// Everything is traced, and metrics come often.
@@ -362,26 +362,4 @@ fn a_collector_that_is_away_is_told_of_once_and_missed_by_nobody() {
     let log = server.log();
     assert_eq!(log.matches(complaint).count(), 1, "{log}");
     assert!(log.lines().count() < 10, "{log}");
-}
-
-#[test]
-fn a_collector_may_speak_tls() {
-    let authority = Authority::new();
-    let collector = Collector::start();
-    let entrance = Entrance::new(&authority, collector.address());
-    let url = format!("https://localhost:{}", entrance.address().port());
-    let flags = ["--otel-sample-ratio", "1", "--otel-metrics-interval-ms", "200", "--otel-endpoint", &url];
-    let root = authority.root();
-    let known = TestServer::start(&[&flags[..], &["--otel-ca-cert-file", &root]].concat());
-    known.client().run("SET a 1");
-    span(&collector, "SET", |_| true);
-    let unknown = TestServer::start(&flags);
-    wait_until("the log says what is missing", || {
-        unknown.log().contains("otel-ca-cert-file or tls-ca-cert-file is required to verify its certificate")
-    });
-    let others = Authority::new();
-    let foreign = TestServer::start(&[&flags[..], &["--otel-ca-cert-file", &others.root()]].concat());
-    wait_until("the log says why", || {
-        foreign.log().contains("does not accept metrics: invalid peer certificate")
-    });
 }

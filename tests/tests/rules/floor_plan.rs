@@ -60,10 +60,12 @@ const CONFINED: &[(&str, &[&str], &[&str])] = &[
         &[
             "store/src/client/way.rs",
             "gateway/src/process/dial.rs",
+            "gateway/src/export/otel",
             "gateway/src/net/http",
             "gateway/src/net/grpc",
             "gateway/src/net/traced.rs",
             "tests/src/http",
+            "tests/tests/it/otel",
         ],
     ),
     (

@@ -153,7 +153,7 @@ fn script_call(matches: &ArgMatches) -> ScriptCall {
     let file = |name| matches.get_one::<PathBuf>(name).cloned();
     let roots = file("tls-ca-cert-file");
     let own = file("tls-cert-file").zip(file("tls-key-file"));
-    let tls = roots.map(|roots| Files { own, roots: Some(roots), clients: Clients::Anyone });
+    let tls = roots.map(|roots| Files { own, roots: Some(roots.into()), clients: Clients::Anyone });
     let server = matches.get_one::<Address>("server").map(|address| ServerAddress {
         address: address.clone(),
         user: matches.get_one::<String>("user").cloned(),

@@ -1,14 +1,17 @@
-//! Metrics as messages of OTLP.
+//! Traces and metrics as messages of OTLP.
 
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics,
     ScopeMetrics, Sum, metric, number_data_point,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use opentelemetry_sdk::trace::SpanData;
 use store::latency::BOUNDS;
 
 use crate::export::metrics::table::{self, MetricKind};
@@ -32,6 +35,15 @@ fn scope() -> InstrumentationScope {
 pub fn resource(attributes: Vec<(String, String)>) -> Resource {
     let attributes = attributes.into_iter().map(|(name, value)| word(&name, value)).collect();
     Resource { attributes, ..Resource::default() }
+}
+
+/// Spans of this process.
+pub fn traces(resource: &Resource, spans: Vec<SpanData>) -> ExportTraceServiceRequest {
+    let spans = spans.into_iter().map(Span::from).collect();
+    let scope_spans = vec![ScopeSpans { scope: Some(scope()), spans, ..ScopeSpans::default() }];
+    let resource = Some(resource.clone());
+    let resource_spans = vec![ResourceSpans { resource, scope_spans, ..ResourceSpans::default() }];
+    ExportTraceServiceRequest { resource_spans }
 }
 
 /// Metrics of this process, which has counted since then.

@@ -1,21 +1,20 @@
-//! Spans on their way: the SDK's queue and exporter, and what becomes of the spans.
+//! Spans on their way: the SDK's queue, and what becomes of the spans.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use opentelemetry::KeyValue;
-use opentelemetry_otlp::{
-    ExporterBuildError, RetryPolicy, SpanExporter as OtlpExporter, WithExportConfig, WithTonicConfig,
-};
-use opentelemetry_sdk::Resource;
+use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanExporter, SpanProcessor,
 };
-use tonic::transport::Channel;
+use tokio::runtime::Handle;
 
 use super::collector_log::CollectorLog;
+use super::messages;
+use super::transport::{Signal, Transport};
 use crate::telemetry::spans::{Outcomes, Span};
 
 /// Spans that may wait for the collector.
@@ -35,21 +34,14 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Sends spans through this channel within this time, with these attributes of the process. Needs a runtime.
+    /// Sends spans of this process, the same ones again for so long. Needs a runtime.
     pub fn new(
-        channel: Channel,
-        timeout: Duration,
-        spec: &[(String, String)],
+        transport: Arc<Transport>,
+        retry: Duration,
+        resource: Resource,
         counts: Arc<Outcomes>,
-    ) -> Result<Traces, ExporterBuildError> {
-        let mut exporter = OtlpExporter::builder()
-            .with_tonic()
-            .with_channel(channel)
-            .with_timeout(timeout)
-            .with_retry_policy(RetryPolicy::disabled())
-            .build()?;
-        let spec = spec.iter().map(|(name, value)| KeyValue::new(name.clone(), value.clone()));
-        exporter.set_resource(&Resource::builder_empty().with_attributes(spec).build());
+    ) -> Traces {
+        let exporter = Exporter { transport, retry, resource, runtime: Handle::current() };
         let waiting = Arc::new(AtomicUsize::new(0));
         let exporter = Counted {
             exporter,
@@ -57,7 +49,7 @@ impl Traces {
             counts: counts.clone(),
             exporting: CollectorLog::new("traces"),
         };
-        Ok(Traces { batches: batches(exporter), waiting, counts })
+        Traces { batches: batches(exporter), waiting, counts }
     }
 }
 
@@ -84,6 +76,32 @@ impl Traces {
     /// Sends those that wait. After this none is taken.
     pub fn end_all(&self, timeout: Duration) -> OTelSdkResult {
         self.batches.shutdown_with_timeout(timeout)
+    }
+}
+
+/// Sends spans.
+struct Exporter {
+    transport: Arc<Transport>,
+    retry: Duration,
+    resource: Resource,
+    runtime: Handle,
+}
+
+impl fmt::Debug for Exporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Exporter")
+    }
+}
+
+impl SpanExporter for Exporter {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let Exporter { transport, retry, resource, runtime } = self;
+        // On this thread, which belongs to no runtime and serves nobody.
+        let message = transport.pack(&messages::traces(resource, batch));
+        let (transport, retry) = (transport.clone(), *retry);
+        let sending = async move { transport.send(Signal::Traces, message, retry).await };
+        let sent = runtime.spawn(sending).await.unwrap_or_else(|error| Err(error.to_string()));
+        sent.map_err(OTelSdkError::InternalFailure)
     }
 }
 

@@ -1,31 +1,26 @@
-//! An OpenTelemetry collector that remembers what it is told.
+//! An OpenTelemetry collector that remembers what it is told, by gRPC or by HTTP.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod grpc;
+mod http;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
-    MetricsService, MetricsServiceServer,
-};
-use opentelemetry_proto::tonic::collector::metrics::v1::{
-    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
-};
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
-    TraceService, TraceServiceServer,
-};
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::metrics::v1::{NumberDataPoint, metric::Data, number_data_point};
 use opentelemetry_proto::tonic::trace::v1::Span;
+use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use tonic::transport::server::TcpIncoming;
-use tonic::{Request, Response, Status};
 
 /// What it was told.
 #[derive(Default)]
 pub struct Collected {
+    /// All requests, also those that it refused.
+    pub requests: Vec<Received>,
     /// All spans.
     pub spans: Vec<Span>,
     /// Metrics by name and values of their labels, with the newest value; by name alone with 0.
@@ -36,29 +31,60 @@ pub struct Collected {
     pub instances: BTreeSet<String>,
 }
 
+/// A request.
+pub struct Received {
+    /// Its path; of gRPC the name of the service.
+    pub path: String,
+    /// Its headers, or its metadata.
+    pub headers: BTreeMap<String, String>,
+    /// Names of its spans.
+    pub names: Vec<String>,
+    /// When it came.
+    pub at: Instant,
+}
+
+/// What a request is answered instead of being taken.
+struct Refusal {
+    /// A status of HTTP, or a code of gRPC.
+    code: u16,
+    /// When it is to be sent again.
+    again_after: Option<Duration>,
+}
+
+/// What both protocols hand over to.
 #[derive(Clone, Default)]
-struct Service(Arc<Mutex<Collected>>);
+struct Inbox {
+    collected: Arc<Mutex<Collected>>,
+    refusals: Arc<Mutex<VecDeque<Refusal>>>,
+}
 
 /// A running one. It ends when dropped.
 pub struct Collector {
-    service: Service,
+    inbox: Inbox,
     address: SocketAddr,
     _runtime: Runtime,
 }
 
 impl Collector {
-    /// On a free port.
+    /// One that speaks gRPC, on a free port.
     pub fn start() -> Collector {
+        Collector::serve(|inbox, listener| tokio::spawn(grpc::serve(inbox, listener)))
+    }
+
+    /// One that speaks HTTP, on a free port.
+    pub fn start_http() -> Collector {
+        Collector::serve(|inbox, listener| tokio::spawn(http::serve(inbox, listener)))
+    }
+
+    fn serve<T>(serve: impl FnOnce(Inbox, TcpListener) -> T) -> Collector {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        let service = Service::default();
-        let bind = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-        let listener = runtime.block_on(bind).expect("a free port");
+        let inbox = Inbox::default();
+        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let server = tonic::transport::Server::builder()
-            .add_service(TraceServiceServer::new(service.clone()))
-            .add_service(MetricsServiceServer::new(service.clone()));
-        runtime.spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
-        Collector { service, address, _runtime: runtime }
+        let entered = runtime.enter();
+        serve(inbox.clone(), listener);
+        drop(entered);
+        Collector { inbox, address, _runtime: runtime }
     }
 
     /// For `otel-endpoint`.
@@ -73,7 +99,12 @@ impl Collector {
 
     /// Looks at what it was told so far.
     pub fn look<T>(&self, look: impl FnOnce(&Collected) -> T) -> T {
-        look(&self.service.0.lock().expect("no panic"))
+        look(&self.inbox.collected.lock().expect("no panic"))
+    }
+
+    /// Refuses one more request with this status of HTTP or code of gRPC.
+    pub fn refuse(&self, code: u16, again_after: Option<Duration>) {
+        self.inbox.refusals.lock().expect("no panic").push_back(Refusal { code, again_after });
     }
 }
 
@@ -90,14 +121,18 @@ fn text(attribute: &KeyValue) -> String {
     }
 }
 
-#[tonic::async_trait]
-impl TraceService for Service {
-    async fn export(
+impl Inbox {
+    fn take_traces(
         &self,
-        request: Request<ExportTraceServiceRequest>,
-    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        let mut seen = self.0.lock().expect("no panic");
-        for resource in request.into_inner().resource_spans {
+        path: &str,
+        headers: BTreeMap<String, String>,
+        request: ExportTraceServiceRequest,
+    ) -> Result<(), Refusal> {
+        let scopes = request.resource_spans.iter().flat_map(|resource| &resource.scope_spans);
+        let names = scopes.flat_map(|scope| &scope.spans).map(|span| span.name.clone()).collect();
+        self.receive(path, headers, names)?;
+        let mut seen = self.collected.lock().expect("no panic");
+        for resource in request.resource_spans {
             let facts = resource.resource.map(|resource| resource.attributes).unwrap_or_default();
             let service =
                 facts.iter().find(|attribute| attribute.key == "service.name").map(text).unwrap_or_default();
@@ -106,18 +141,18 @@ impl TraceService for Service {
                 seen.spans.push(span);
             }
         }
-        Ok(Response::new(ExportTraceServiceResponse::default()))
+        Ok(())
     }
-}
 
-#[tonic::async_trait]
-impl MetricsService for Service {
-    async fn export(
+    fn take_metrics(
         &self,
-        request: Request<ExportMetricsServiceRequest>,
-    ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
-        let mut seen = self.0.lock().expect("no panic");
-        for resource in request.into_inner().resource_metrics {
+        path: &str,
+        headers: BTreeMap<String, String>,
+        request: ExportMetricsServiceRequest,
+    ) -> Result<(), Refusal> {
+        self.receive(path, headers, Vec::new())?;
+        let mut seen = self.collected.lock().expect("no panic");
+        for resource in request.resource_metrics {
             let facts = resource.resource.map(|resource| resource.attributes).unwrap_or_default();
             let instance = facts.iter().find(|attribute| attribute.key == "service.instance.id").map(text);
             seen.instances.insert(instance.expect("every process has a name"));
@@ -137,6 +172,18 @@ impl MetricsService for Service {
                 }
             }
         }
-        Ok(Response::new(ExportMetricsServiceResponse::default()))
+        Ok(())
+    }
+
+    /// Notes a request, and refuses it if it is one of those.
+    fn receive(
+        &self,
+        path: &str,
+        headers: BTreeMap<String, String>,
+        names: Vec<String>,
+    ) -> Result<(), Refusal> {
+        let received = Received { path: path.to_owned(), headers, names, at: Instant::now() };
+        self.collected.lock().expect("no panic").requests.push(received);
+        self.refusals.lock().expect("no panic").pop_front().map_or(Ok(()), Err)
     }
 }
