@@ -174,6 +174,7 @@ EXPORT("run") int64_t guest_run(uint32_t len) {
     lua_pushlstring(L, in + RUN_DATA, name_len);
     lua_pushcfunction(L, sandbox_error_handler);
     int function = word(in + RUN_FLAGS) & RUN_FUNCTION;
+    frames_wanted = word(in + RUN_FLAGS) & RUN_FRAMES;
     if (function) library_push_function(L, 1);
     else lua_rawgeti(L, LUA_REGISTRYINDEX, script);
     const char *p = push_strings(L, in + RUN_DATA + name_len, nkeys);

@@ -20,6 +20,7 @@ typedef struct {
 IMPORT("call") int32_t host_call(const Arg *argv, uint32_t argc, char *reply, uint32_t capacity, uint32_t flags);
 IMPORT("fetch") int32_t host_fetch(char *reply, uint32_t capacity);
 IMPORT("log") void host_log(uint32_t level, const char *text, uint32_t len);
+IMPORT("frames") int32_t host_frames(const char *frames, uint32_t len);
 
 /* alloc.c: sizes are given back by the caller, so blocks have no headers. */
 void *guest_realloc(void *block, size_t old_size, size_t new_size);
@@ -54,6 +55,12 @@ void redis_push_error(lua_State *L, const char *text, size_t len);
 /* Raises such an error. */
 int redis_raise(lua_State *L, const char *text);
 extern int redis_resp;
+
+/* frames.c */
+/* Whether the host wants to know which functions lead to a call. */
+extern int frames_wanted;
+/* Tells the host that. */
+void frames_tell(lua_State *L);
 
 /* sandbox.c */
 void sandbox_open(lua_State *L);

@@ -68,6 +68,8 @@ static const Arg *collect(lua_State *L, int argc) {
 }
 
 static int generic(lua_State *L, uint32_t flags) {
+    /* Before the arguments take the place of the description. */
+    if (frames_wanted) frames_tell(L);
     int argc = (int)(L->top - L->base);
     const char *refused = "Please specify at least one argument for this redis lib call";
     const Arg *args = NULL;

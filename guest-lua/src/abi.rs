@@ -3,7 +3,7 @@
 //! `build.rs` turns every `pub const NAME: u32 = VALUE;` line of this file into a `#define` of `abi.h`, so this table is the
 //! only one. Addresses and lengths cross the boundary as `u32`; an `i64` result is `(ptr << 32) | len`.
 
-/// Module name of the three imports `call`, `fetch` and `log`.
+/// Module name of the imports `call`, `fetch`, `log` and `frames`.
 pub const IMPORT_MODULE: &str = "moonshard";
 
 // Flags of the import `call`.
@@ -25,7 +25,7 @@ pub const INPUT_STATIC: u32 = 4096;
 pub const REPLY_STATIC: u32 = 16384;
 
 // Layout of the input of `run`. Numbers are little-endian.
-/// u32: [`RUN_FUNCTION`] or 0.
+/// u32: [`RUN_FUNCTION`], [`RUN_FRAMES`] or 0.
 pub const RUN_FLAGS: u32 = 0;
 /// f64: what `os.clock()` returns during this run.
 pub const RUN_CLOCK: u32 = 8;
@@ -42,6 +42,53 @@ pub const RUN_DATA: u32 = 32;
 
 /// Bit of [`RUN_FLAGS`]: call the function of this name that the loaded library has registered, not the script.
 pub const RUN_FUNCTION: u32 = 1;
+/// Bit of [`RUN_FLAGS`]: before each call of a script, the import `frames` gets a description of the functions that lead to it. The import
+/// answers with 0 if it wants no more of them.
+pub const RUN_FRAMES: u32 = 2;
+
+// A description of functions: of each a frame, the innermost first, and behind it its variables. Everything begins with a byte that is
+// one of these. Numbers are u32 and little-endian, a text is its length and its bytes.
+/// The current line, or 0 if the function is not a part of the script's text; the line that it begins in, which is 0 for a main chunk; its
+/// name, which is empty if it has none.
+pub const FRAMES_FRAME: u32 = 1;
+/// A local variable: its name and its value.
+pub const FRAMES_VARIABLE: u32 = 2;
+/// The last byte, if more could have been said.
+pub const FRAMES_OMITTED: u32 = 3;
+/// A value: nil.
+pub const FRAMES_NIL: u32 = 4;
+/// A value: false.
+pub const FRAMES_FALSE: u32 = 5;
+/// A value: true.
+pub const FRAMES_TRUE: u32 = 6;
+/// A value: a number, as the text that Lua prints.
+pub const FRAMES_NUMBER: u32 = 7;
+/// A value: a string, as its whole length and the text that it begins with.
+pub const FRAMES_STRING: u32 = 8;
+/// A value: a table, as keys and values of the first entries and then [`FRAMES_END`].
+pub const FRAMES_TABLE: u32 = 9;
+/// The end of a table, and how many entries the table has.
+pub const FRAMES_END: u32 = 10;
+/// A value: a function.
+pub const FRAMES_FUNCTION: u32 = 11;
+/// A value: a coroutine.
+pub const FRAMES_THREAD: u32 = 12;
+/// A value: something else, such as `cjson.null`.
+pub const FRAMES_USERDATA: u32 = 13;
+/// The number of entries of a table that is too large to be counted.
+pub const FRAMES_UNCOUNTED: u32 = 0xffffffff;
+/// Functions that are described.
+pub const FRAMES_MAX_FUNCTIONS: u32 = 16;
+/// Variables of a function that are described.
+pub const FRAMES_MAX_VARIABLES: u32 = 64;
+/// Entries of a table that are described.
+pub const FRAMES_MAX_ENTRIES: u32 = 16;
+/// Places for entries up to which the entries of a table are counted.
+pub const FRAMES_MAX_SLOTS: u32 = 4096;
+/// Bytes of a text that are described.
+pub const FRAMES_MAX_TEXT: u32 = 128;
+/// Tables inside each other whose entries are described.
+pub const FRAMES_MAX_DEPTH: u32 = 2;
 
 // Flags of a registered function, as `load` tells them.
 /// `no-writes`

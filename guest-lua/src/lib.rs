@@ -1,7 +1,7 @@
 //! The Lua side of Moonshard: Lua 5.1.5 and our libraries, compiled to one WebAssembly module.
 //!
 //! `build.rs` builds the module from the C sources in crate `lua-src` and in `c/`; this crate only carries the bytes and the
-//! numbers both sides share ([`abi`]). The host (crate `script`) provides three imports and uses these exports:
+//! numbers both sides share ([`abi`]). The host (crate `script`) provides four imports and uses these exports:
 //!
 //! | import `moonshard.` | meaning |
 //! |---|---|

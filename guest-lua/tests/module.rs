@@ -51,7 +51,7 @@ fn section(wanted: u8) -> Reader<'static> {
 }
 
 #[test]
-fn imports_are_exactly_three_functions() {
+fn imports_are_exactly_four_functions() {
     let mut imports = section(2);
     let mut found = Vec::new();
     for _ in 0..imports.number() {
@@ -61,7 +61,7 @@ fn imports_are_exactly_three_functions() {
         found.push(name);
     }
     found.sort_unstable();
-    assert_eq!(found, ["call", "fetch", "log"]);
+    assert_eq!(found, ["call", "fetch", "frames", "log"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::*;
 const WAYS: u64 = 5;
 
 /// Calls, errors, strings and tables: each looks at much of the guest's memory.
-const BUSY: &str = "
+pub const BUSY: &str = "
     local t = {}
     for i = 1, 30 do
         t[i] = redis.call('SET', 'key' .. i, ('v'):rep(i))
@@ -95,7 +95,8 @@ async fn run_corrupt(lab: &Lab, script: &Script, budget: &Budget, random: &mut R
             runtime.prepare(&mut sandbox, script, false, budget).await?;
             corrupt(&mut sandbox, lab.baseline.memory.len(), random);
         }
-        let len = sandbox.write_input(&runtime.pristine, &input()).await?;
+        let input = input_with(random.next().is_multiple_of(2));
+        let len = sandbox.write_input(&runtime.pristine, &input).await?;
         let run = sandbox.run.clone();
         let packed = until(sandbox.store.data().deadline, run.call_async(&mut sandbox.store, len)).await?;
         Ok::<_, RunFailure>(sandbox.result(packed)?.to_vec())

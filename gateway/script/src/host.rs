@@ -75,6 +75,12 @@ pub trait Host: Any + Send {
     /// `redis.log`.
     fn log(&mut self, level: LogLevel, text: &[u8]);
 
+    /// Which functions lead to the next call, as [`crate::frames::decode`] reads it. Told before each call of a run that was
+    /// asked for it; whether more of that is wanted.
+    fn frames(&mut self, _description: &[u8]) -> bool {
+        false
+    }
+
     /// Fuel after which the run lets others have its thread from now on, if that changes. Asked before each call.
     fn slice_fuel(&self) -> Option<u64> {
         None
@@ -111,6 +117,10 @@ impl Host for AnyHost {
 
     fn log(&mut self, level: LogLevel, text: &[u8]) {
         self.0.log(level, text);
+    }
+
+    fn frames(&mut self, description: &[u8]) -> bool {
+        self.0.frames(description)
     }
 
     fn slice_fuel(&self) -> Option<u64> {

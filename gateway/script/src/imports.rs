@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::task::Poll;
 
-use guest_lua::abi::IMPORT_MODULE;
+use guest_lua::abi::{IMPORT_MODULE, REPLY_STATIC};
 use tokio::time::timeout_at;
 use wasmtime::{AsContextMut, Caller, Linker};
 
@@ -23,6 +23,7 @@ pub(crate) fn register<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Resu
     linker.func_wrap(IMPORT_MODULE, "call", call::<H>)?;
     linker.func_wrap_async(IMPORT_MODULE, "fetch", fetch::<H>)?;
     linker.func_wrap(IMPORT_MODULE, "log", log::<H>)?;
+    linker.func_wrap(IMPORT_MODULE, "frames", frames::<H>)?;
     Ok(())
 }
 
@@ -166,4 +167,22 @@ fn log<H: Host>(mut caller: Caller<'_, State<H>>, level: u32, text: u32, len: u3
     let text = &text[..text.len().min(MAX_LOG_BYTES as usize)];
     state.host.as_mut().expect("a host is present while the guest runs").log(level, text);
     Ok(())
+}
+
+/// Which functions lead to the next call; 1 if more of that is wanted. Each byte costs a unit of fuel.
+fn frames<H: Host>(mut caller: Caller<'_, State<H>>, description: u32, len: u32) -> wasmtime::Result<i32> {
+    let memory = caller.data().memory();
+    let (bytes, state) = memory.data_and_store_mut(&mut caller);
+    if len > REPLY_STATIC {
+        return Err(Ending::Misuse("too long a description of functions").into());
+    }
+    let description = window(bytes, description, len)?;
+    let host = state.host.as_mut().expect("a host is present while the guest runs");
+    let wants_more = host.frames(description);
+    state.charge(u64::from(len));
+    let host_fuel = state.host_fuel;
+    if caller.get_fuel()? < host_fuel {
+        return Err(Ending::Limit(Limit::Fuel).into());
+    }
+    Ok(wants_more.into())
 }

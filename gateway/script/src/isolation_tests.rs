@@ -46,6 +46,12 @@ impl Host for TestHost {
     }
 
     fn log(&mut self, _: LogLevel, _: &[u8]) {}
+
+    fn frames(&mut self, description: &[u8]) -> bool {
+        // Corrupt guests say anything.
+        let _ = crate::frames::decode(description);
+        true
+    }
 }
 
 const BUDGET: Budget = Budget {
@@ -154,6 +160,11 @@ fn config(instances: Instances) -> RuntimeConfig {
 }
 
 fn input() -> Vec<u8> {
+    input_with(false)
+}
+
+/// The same of a run that is described, or is not.
+fn input_with(frames: bool) -> Vec<u8> {
     let input = RunInput {
         name: "f",
         keys: &[b"k1", b"k2"],
@@ -161,6 +172,7 @@ fn input() -> Vec<u8> {
         clock_seconds: 1.5,
         seed: 7,
         function: false,
+        frames,
     };
     input.encode()
 }
@@ -276,6 +288,7 @@ async fn nothing_stays(instances: Instances) {
     let mut lab = Lab::new(instances).await;
     lab.look_around("nothing").await;
     let reuses = instances == Instances::Rewind;
+    let busy = Script::new(corruption_tests::BUSY.as_bytes());
     // Twice, so that every ending also meets sandboxes that the others have used.
     for _ in 0..2 {
         for (name, source, budget, wanted) in endings() {
@@ -284,6 +297,9 @@ async fn nothing_stays(instances: Instances) {
             assert!(wanted(&outcome), "{name}: {outcome:?}");
             lab.look_around(name).await;
         }
+        let described = lab.runtime.run(&busy, &input_with(true), &BUDGET, TestHost).await.1;
+        assert_eq!(described, lab.run(&busy, &BUDGET).await);
+        lab.look_around("described").await;
         let endless = Script::new(b"local t = {} while true do t[#t % 9999 + 1] = {} end");
         let input = input();
         {
@@ -381,6 +397,7 @@ fn call_of(function: &str) -> Vec<u8> {
         clock_seconds: 1.5,
         seed: 7,
         function: true,
+        frames: false,
     };
     input.encode()
 }
@@ -533,7 +550,15 @@ async fn every_global_that_can_change_is_put_back() {
 async fn images_are_small_and_paid_for() {
     let lab = Lab::new(Instances::Rewind).await;
     let budget = Budget { memory_bytes: 256 << 20, ..BUDGET };
-    let input = RunInput { name: "f", keys: &[], args: &[], clock_seconds: 0.0, seed: 1, function: false };
+    let input = RunInput {
+        name: "f",
+        keys: &[],
+        args: &[],
+        clock_seconds: 0.0,
+        seed: 1,
+        function: false,
+        frames: false,
+    };
     let input = input.encode();
     let footprint = Arc::new(Footprint::default());
     let script_of = |statement: &str, bytes: usize| {

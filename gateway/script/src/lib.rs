@@ -12,6 +12,7 @@ mod guard;
 mod imports;
 
 pub mod budget;
+pub mod frames;
 pub mod host;
 pub mod image;
 pub mod runtime;

@@ -140,6 +140,9 @@ pub struct RunInput<'a> {
     /// What runs is the function of this name that the library has registered. It gets `keys` and `args` as its
     /// arguments, and there is no `KEYS` and no `ARGV`.
     pub function: bool,
+    /// Before each call the host is told which functions of the script lead to it, until it wants no more of that. Not for
+    /// functions of libraries.
+    pub frames: bool,
 }
 
 impl RunInput<'_> {
@@ -151,7 +154,11 @@ impl RunInput<'_> {
         out.resize(abi::RUN_DATA as usize, 0);
         let mut word =
             |at: u32, bytes: &[u8]| out[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
-        let flags = if self.function { abi::RUN_FUNCTION } else { 0 };
+        let flags = match (self.function, self.frames) {
+            (true, _) => abi::RUN_FUNCTION,
+            (false, true) => abi::RUN_FRAMES,
+            (false, false) => 0,
+        };
         word(abi::RUN_FLAGS, &flags.to_le_bytes());
         word(abi::RUN_CLOCK, &self.clock_seconds.to_le_bytes());
         word(abi::RUN_NAME_LEN, &(self.name.len() as u32).to_le_bytes());

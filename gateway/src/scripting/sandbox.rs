@@ -30,6 +30,7 @@ pub(super) async fn run_in_sandbox<H: Host>(
         clock_seconds,
         seed: call.seed as u32,
         function: matches!(call.program, Program::Function(_)),
+        frames: false,
     };
     let input = input.encode();
     let brings_much = input.len() + call.program.script().source().len() > MUCH;

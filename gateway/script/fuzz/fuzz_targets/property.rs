@@ -65,8 +65,15 @@ impl Lab {
             max_memory_bytes: BUDGET.memory_bytes,
         };
         let (keys, args): ([&[u8]; 1], [&[u8]; 2]) = ([b"key"], [b"1", b"two"]);
-        let input =
-            RunInput { name: "f", keys: &keys, args: &args, clock_seconds: 1.5, seed: 7, function: false };
+        let input = RunInput {
+            name: "f",
+            keys: &keys,
+            args: &args,
+            clock_seconds: 1.5,
+            seed: 7,
+            function: false,
+            frames: false,
+        };
         Lab { runtime: finish(Runtime::new(config)).expect("the guest compiles"), input: input.encode() }
     }
 

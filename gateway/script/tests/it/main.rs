@@ -1,5 +1,6 @@
 //! Tests of sandboxes with the Lua that is compiled in.
 
+mod frames;
 mod mutations;
 mod slices;
 mod surface;

@@ -38,8 +38,16 @@ async fn slices(runtime: &Runtime<Paced>, source: &str, slice_fuel: u64, wanted:
         reply_bytes: 1 << 20,
         slice_fuel,
     };
-    let input =
-        RunInput { name: "f", keys: &[], args: &[], clock_seconds: 0.0, seed: 1, function: false }.encode();
+    let input = RunInput {
+        name: "f",
+        keys: &[],
+        args: &[],
+        clock_seconds: 0.0,
+        seed: 1,
+        function: false,
+        frames: false,
+    }
+    .encode();
     let script = Script::new(source.as_bytes());
     let mut run = pin!(runtime.run(&script, &input, &budget, Paced(wanted)));
     let mut slices = 0;

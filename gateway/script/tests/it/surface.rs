@@ -63,8 +63,16 @@ async fn tree(function: bool) -> String {
         slice_fuel: 100_000,
     };
     let (keys, args): ([&[u8]; 1], [&[u8]; 2]) = ([b"key"], [b"one", b"two"]);
-    let input =
-        RunInput { name: "f", keys: &keys, args: &args, clock_seconds: 1.5, seed: 7, function }.encode();
+    let input = RunInput {
+        name: "f",
+        keys: &keys,
+        args: &args,
+        clock_seconds: 1.5,
+        seed: 7,
+        function,
+        frames: false,
+    }
+    .encode();
     let script = if function {
         let source = format!("redis.register_function('f', function(keys, args) {TREE} end)");
         let library = Script::new(source.as_bytes());

@@ -71,6 +71,7 @@ async fn perform(engine: &Engine, program: &Program, name: String) -> Result<Tes
         clock_seconds: 0.0,
         seed: 0,
         function: false,
+        frames: false,
     };
     let budget = server.config.budget();
     let began = Instant::now();
