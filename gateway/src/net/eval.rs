@@ -28,6 +28,8 @@ pub struct RunRequest<'a> {
     pub dry_run: bool,
     /// It is to report what it does.
     pub trace: bool,
+    /// Its trace is to have the variables of the script at each call.
+    pub variables: bool,
     /// It is to report what it wrote, also if that is kept.
     pub writes: bool,
 }
@@ -87,7 +89,8 @@ pub async fn run(work: &mut Work, request: RunRequest<'_>) -> Result<Done, Failu
     if request.dry_run {
         options.flags.0 |= Flags::DRY_RUN.0;
     }
-    let trace = Arc::new(Trace::new(request.trace).with_changes(request.writes));
+    let trace = Trace::new(request.trace).with_changes(request.writes).with_variables(request.variables);
+    let trace = Arc::new(trace);
     work.session.overrides.options = options;
     work.session.overrides.trace = Some(trace.clone());
     let name: &[u8] = match (request.by_sha, request.read_only) {

@@ -12,6 +12,7 @@ mod embedded;
 mod eval;
 mod events;
 mod extract;
+mod frames;
 pub(super) mod guard;
 mod health;
 pub mod json;

@@ -241,6 +241,10 @@ impl<L: Locking> Host for ScriptHost<L> {
         crate::telemetry::log::script(level, text, span);
     }
 
+    fn frames(&mut self, description: &[u8]) -> bool {
+        self.common.trace.as_ref().is_some_and(|trace| trace.frames(description))
+    }
+
     fn slice_fuel(&self) -> Option<u64> {
         self.locking.slice_fuel()
     }

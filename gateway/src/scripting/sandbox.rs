@@ -30,7 +30,7 @@ pub(super) async fn run_in_sandbox<H: Host>(
         clock_seconds,
         seed: call.seed as u32,
         function: matches!(call.program, Program::Function(_)),
-        frames: false,
+        frames: call.trace.as_ref().is_some_and(|trace| trace.wants_variables()),
     };
     let input = input.encode();
     let brings_much = input.len() + call.program.script().source().len() > MUCH;

@@ -14,6 +14,8 @@ use crate::telemetry::spans::SpanContext;
 const MOST_STEPS: usize = 1000;
 /// Bytes of arguments, replies and texts that are kept of one run.
 const MOST_BYTES: usize = 1 << 20;
+/// Bytes of what functions and variables were at the calls of one run.
+const MOST_FRAMES_BYTES: usize = 2 << 20;
 /// Calls of one run that become spans.
 const MOST_BRIEF: usize = 256;
 /// Waits that are kept of one run.
@@ -31,6 +33,7 @@ pub struct Trace {
     spans: AtomicBool,
     dry: AtomicBool,
     wants_changes: bool,
+    wants_variables: bool,
     snapshot: Mutex<RunState>,
 }
 
@@ -51,6 +54,11 @@ pub struct RunState {
     pub steps: Vec<Step>,
     /// Steps that were not kept.
     pub omitted: u64,
+    /// Calls among `steps` whose functions and variables were not kept.
+    pub frames_omitted: u64,
+    /// Of the next call, as [`script::frames::decode`] reads it.
+    frames: Option<Box<[u8]>>,
+    frames_bytes: usize,
     /// The calls of its last round, for spans.
     pub calls: Vec<BriefCall>,
     /// Calls that were not kept for that.
@@ -134,6 +142,8 @@ pub struct CallStep {
     pub reply: Vec<u8>,
     /// Bytes of the reply, all of which are in `reply` if they are few.
     pub reply_bytes: usize,
+    /// Which functions led to it, as [`script::frames::decode`] reads it, if that was wanted and was kept.
+    pub frames: Option<Box<[u8]>>,
 }
 
 /// A call as its span has it: neither its arguments nor its reply.
@@ -159,6 +169,7 @@ impl Trace {
             spans: AtomicBool::new(false),
             dry: AtomicBool::new(false),
             wants_changes: false,
+            wants_variables: false,
             snapshot: Mutex::default(),
         }
     }
@@ -171,6 +182,29 @@ impl Trace {
     /// Whether it is.
     pub fn wants_changes(&self) -> bool {
         self.wants_changes
+    }
+
+    /// The same of a run that is to report its variables at each call, if its steps are recorded.
+    pub fn with_variables(self, wants_variables: bool) -> Trace {
+        Trace { wants_variables: wants_variables && self.steps, ..self }
+    }
+
+    /// Whether it is.
+    pub fn wants_variables(&self) -> bool {
+        self.wants_variables
+    }
+
+    /// Notes which functions lead to the next call, if there is room for that; whether there is room for more.
+    pub fn frames(&self, description: &[u8]) -> bool {
+        let mut snapshot = self.snapshot.lock();
+        let fits = snapshot.frames_bytes + description.len() <= MOST_FRAMES_BYTES;
+        let is_kept = self.wants_variables && snapshot.omitted == 0 && fits;
+        snapshot.frames = is_kept.then(|| description.into());
+        if !fits {
+            // Also shorter ones: what is kept is the beginning of the run.
+            snapshot.frames_bytes = MOST_FRAMES_BYTES;
+        }
+        is_kept
     }
 
     /// Notes what the run is about to change.
@@ -221,6 +255,7 @@ impl Trace {
         snapshot.steps.clear();
         snapshot.calls.clear();
         (snapshot.omitted, snapshot.calls_omitted, snapshot.bytes) = (0, 0, 0);
+        (snapshot.frames, snapshot.frames_bytes, snapshot.frames_omitted) = (None, 0, 0);
         snapshot.began = Some(Instant::now());
     }
 
@@ -229,7 +264,7 @@ impl Trace {
         let times = call.began..Instant::now();
         let mut snapshot = self.snapshot.lock();
         if self.steps {
-            snapshot.add_call(call, &times);
+            snapshot.add_call(call, &times, self.wants_variables);
         }
         if self.wants_spans() {
             snapshot.add_brief(call, times);
@@ -261,7 +296,10 @@ impl Trace {
 }
 
 impl RunState {
-    fn add_call(&mut self, call: &CallNow<'_>, times: &Range<Instant>) {
+    fn add_call(&mut self, call: &CallNow<'_>, times: &Range<Instant>, wants_variables: bool) {
+        let frames = self.frames.take();
+        let frames_bytes = frames.as_ref().map_or(0, |frames| frames.len());
+        let lacks_frames = wants_variables && frames.is_none();
         let args: Vec<Vec<u8>> = call.args.iter().take(MOST_ARGS).map(|arg| cut(arg)).collect();
         let reply = cut(call.reply);
         let bytes = reply.len() + args.iter().map(Vec::len).sum::<usize>();
@@ -274,8 +312,12 @@ impl RunState {
             took: times.end - times.start,
             reply,
             reply_bytes: call.reply.len(),
+            frames,
         };
-        self.add(Step::Call(step), bytes);
+        if self.add(Step::Call(step), bytes) {
+            self.frames_bytes += frames_bytes;
+            self.frames_omitted += u64::from(lacks_frames);
+        }
     }
 
     fn add_brief(&mut self, call: &CallNow<'_>, times: Range<Instant>) {
@@ -289,13 +331,20 @@ impl RunState {
         self.calls.push(BriefCall { number, db, location, times, error });
     }
 
-    fn add(&mut self, step: Step, bytes: usize) {
+    /// Whether it is kept.
+    fn add(&mut self, step: Step, bytes: usize) -> bool {
         if self.omitted > 0 || self.steps.len() >= MOST_STEPS || self.bytes + bytes > MOST_BYTES {
             self.omitted += 1;
-            return;
+            return false;
         }
         self.bytes += bytes;
         self.steps.push(step);
+        true
+    }
+
+    /// Bytes that were kept of its steps.
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.frames_bytes
     }
 }
 
@@ -339,5 +388,44 @@ mod tests {
         let snapshot = trace.snapshot();
         assert!(snapshot.steps.is_empty() && snapshot.omitted == 0);
         assert!(snapshot.calls.is_empty() && snapshot.calls_omitted == 0);
+    }
+
+    #[test]
+    fn frames_belong_to_the_call_behind_them_and_have_bounds() {
+        let trace = Trace::new(true).with_variables(true);
+        let call = || {
+            let began = Instant::now();
+            let args = &[&b"PING"[..]];
+            trace.call(&CallNow { args, number: None, db: 0, key: None, began, reply: b"", is_error: false });
+        };
+        let frames_of = |at: usize| match &trace.snapshot().steps[at] {
+            Step::Call(call) => call.frames.clone(),
+            Step::Log { .. } => None,
+        };
+        trace.begin_attempt();
+        assert!(trace.frames(b"of a call that is refused"));
+        assert!(trace.frames(b"first"));
+        call();
+        call();
+        assert_eq!((frames_of(0), frames_of(1)), (Some((*b"first").into()), None));
+        assert_eq!(trace.snapshot().frames_omitted, 1);
+
+        let long = vec![b'f'; 16 << 10];
+        trace.begin_attempt();
+        assert_eq!(trace.snapshot().frames_omitted, 0);
+        let fitting = MOST_FRAMES_BYTES / long.len();
+        for _ in 0..fitting {
+            assert!(trace.frames(&long));
+            call();
+        }
+        assert!(!trace.frames(&long));
+        call();
+        assert!(!trace.frames(b"short"), "the beginning of the run is kept");
+        call();
+        {
+            let snapshot = trace.snapshot();
+            assert_eq!((snapshot.steps.len(), snapshot.frames_omitted), (fitting + 2, 2));
+        }
+        assert!(!Trace::new(true).frames(b"nobody asked"));
     }
 }

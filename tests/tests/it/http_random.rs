@@ -75,7 +75,7 @@ fn meant(chance: &mut Chance) -> Value {
         1 => json!({ "commands": [command(chance), command(chance)], "atomic": chance.percent(50) }),
         2 => {
             json!({ "script": script, "keys": [key], "args": [1, "x"], "flags": ["no-writes"], "trace": true,
-            "limits": { "fuel": 100_000, "timeout_ms": "50", "memory": "4mb" }, "raw": true, "writes": true })
+            "limits": { "fuel": 100_000, "timeout_ms": "50", "memory": "4mb" }, "raw": true, "writes": true, "variables": true })
         }
         3 => json!({ "script": script, "keys": [key, 1.5], "dry_run": true, "read_only": false }),
         _ => json!({ "value": script, "ttl_ms": 100_000, "sticky": true }),

@@ -44,6 +44,7 @@ mod replicas;
 mod reply_limits;
 mod rolling;
 mod script_tool;
+mod script_variables;
 mod scripts;
 mod shell_blocks;
 mod skew;

@@ -58,6 +58,7 @@ impl Gateway for GrpcState {
             read_only,
             dry_run,
             trace,
+            variables: false,
             writes: false,
         };
         run(work, bounds, db, run_request).await
@@ -77,6 +78,7 @@ impl Gateway for GrpcState {
             read_only,
             dry_run,
             trace,
+            variables: false,
             writes: false,
         };
         run(work, bounds, db, run_request).await

@@ -31,6 +31,8 @@ struct EvalBody {
     #[serde(default)]
     trace: bool,
     #[serde(default)]
+    variables: bool,
+    #[serde(default)]
     raw: bool,
     #[serde(default)]
     writes: bool,
@@ -79,6 +81,9 @@ pub async fn evalsha(mut ask: Ask) -> Result<Response, Problem> {
 
 async fn run(ask: &mut Ask, by_sha: bool, script: &[u8], body: &EvalBody) -> Result<Response, Problem> {
     let shape = ask.shape()?;
+    if body.variables && !body.trace {
+        return Err(Problem::bad("variables are a part of the trace: trace must be true, too"));
+    }
     let run_request = RunRequest {
         by_sha,
         script,
@@ -88,17 +93,20 @@ async fn run(ask: &mut Ask, by_sha: bool, script: &[u8], body: &EvalBody) -> Res
         read_only: body.read_only,
         dry_run: body.dry_run,
         trace: body.trace,
+        variables: body.variables,
         writes: body.writes,
     };
     let done = eval::run(&mut ask.work, run_request).await?;
     let (wants_raw, wants_trace, most) = (body.raw, body.trace, ask.most_reply_bytes());
-    request::apart(done.bytes, move || answer(&done, shape, wants_raw, wants_trace, most)).await?
+    let bytes = done.bytes + done.trace.snapshot().bytes();
+    request::apart(bytes, move || answer(&done, shape, wants_raw, wants_trace, most)).await?
 }
 
 /// What came of a run, in no more than `most` bytes.
 fn answer(done: &Done, shape: Shape, raw: bool, trace: bool, most: usize) -> Result<Response, Problem> {
     let snapshot = done.trace.snapshot();
-    let (run, steps) = (RunReport::of(&snapshot), trace.then(|| TraceReport::of(&snapshot)));
+    let run = RunReport::of(&snapshot);
+    let steps = trace.then(|| TraceReport::of(&snapshot, done.trace.wants_variables()));
     // What was written is shown in the same form whatever is asked for, as it is ours.
     let ours = |value| Shown(value, Shape::Plain);
     let (writes, omitted) = done.writes().map(|(report, omitted)| (ours(report), ours(omitted))).unzip();

@@ -3,6 +3,7 @@
 use resp::Value;
 use serde::Serialize;
 
+use super::frames::FramesReport;
 use super::json::{Shape, Shown, Text};
 use crate::net::report::{Answer, level_word};
 use crate::net::request::code_of;
@@ -45,6 +46,8 @@ impl<'a> RunReport<'a> {
 pub struct TraceReport<'a> {
     steps: Vec<StepReport<'a>>,
     omitted: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frames_omitted: Option<u64>,
     reruns: Vec<RerunReport<'a>>,
 }
 
@@ -66,6 +69,8 @@ struct CallReport<'a> {
     microseconds: u64,
     #[serde(flatten)]
     reply: ReplyReport,
+    #[serde(flatten)]
+    frames: Option<FramesReport<'a>>,
 }
 
 /// A reply that is short is shown whole, of others the kind and the length.
@@ -86,11 +91,12 @@ struct RerunReport<'a> {
 }
 
 impl<'a> TraceReport<'a> {
-    /// Of a run.
-    pub fn of(snapshot: &'a RunState) -> TraceReport<'a> {
+    /// Of a run; `variables`: it was to report its variables.
+    pub fn of(snapshot: &'a RunState, variables: bool) -> TraceReport<'a> {
         TraceReport {
             steps: snapshot.steps.iter().map(step).collect(),
             omitted: snapshot.omitted,
+            frames_omitted: variables.then_some(snapshot.frames_omitted),
             reruns: snapshot.reruns.iter().map(rerun).collect(),
         }
     }
@@ -113,6 +119,7 @@ fn step(step: &Step) -> StepReport<'_> {
             at_microseconds: call.at.as_micros() as u64,
             microseconds: call.took.as_micros() as u64,
             reply: reply(Answer::of(call)),
+            frames: call.frames.as_deref().and_then(FramesReport::of),
         }),
     }
 }
