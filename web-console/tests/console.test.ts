@@ -153,34 +153,71 @@ test("a dry run leaves nothing", { skip }, async () => {
   );
 });
 
-test("a script is stepped through call by call", { skip }, async () => {
+test("a script is stepped through call by call, forward and backward", { skip }, async () => {
   const page = await visit();
   await write(
     page,
-    "local list = {1, 'two'}\nredis.call('SET', 'a', 'one')\nlocal got = redis.call('GET', 'a')\nreturn got .. '!'",
+    `local list = {1, 'two', {deep = true}}
+redis.call('SET', 'a', 'one')
+local function read(name)
+  local got = redis.call('GET', name)
+  return got
+end
+local seen = read('a')
+return seen .. '!'`,
   );
+  const variable = (name: string) =>
+    page.locator(".locals tr").filter({ has: page.getByText(name, { exact: true }) });
   await button(page, "Step").click();
-  await result(page).getByText("Stepping is not atomic").waitFor();
-  await result(page).getByText("Halted in line 2").waitFor();
-  await result(page)
-    .locator(".locals tr", { hasText: "table of 2" })
-    .getByText("list", { exact: true })
-    .waitFor();
+  await result(page).getByText("This was a dry run").waitFor();
+  await result(page).getByText("Before call 1 of 2, in line 2").waitFor();
+  await variable("list").getByText("table of 3").waitFor();
+  await variable("list").getByText('"two"').waitFor();
+  await variable("list").getByText("deep").waitFor();
   await page.locator(".cm-halted", { hasText: "'SET'" }).waitFor();
-  assert.equal(await server.command("EXISTS", "a"), 0);
-  await button(page, "Call it").click();
-  await result(page).getByText("Halted in line 3").waitFor();
-  assert.equal(await server.command("GET", "a"), "one");
-  await button(page, "Call it").click();
-  await result(page).getByText('"one!"').waitFor();
+  assert.equal(await variable("read").count(), 0, "it is declared later");
+  // The keyboard goes on, and does not lose its place at the end.
+  await button(page, "Next").focus();
+  await page.keyboard.press("Enter");
+  await result(page).getByText("Before call 2 of 2, in line 4").waitFor();
+  await variable("name").getByText('"a"').waitFor();
+  await result(page).getByRole("heading", { name: "Called from main chunk line 7" }).waitFor();
+  await variable("read").getByText("function").waitFor();
+  await page.locator(".cm-halted", { hasText: "'GET'" }).waitFor();
+  await result(page).locator(".calls li", { hasText: "SET a one" }).getByText("line 2").waitFor();
+  for (let presses = 0; presses < 2; presses++) await page.keyboard.press("Enter");
+  await result(page).getByText("The end, after 2 calls").waitFor();
+  await result(page).getByText("one!").waitFor();
+  await result(page).locator(".change", { hasText: "created" }).getByText("a", { exact: true }).waitFor();
   await page.locator(".cm-halted").waitFor({ state: "detached" });
+  assert.equal(await server.command("EXISTS", "a"), 0, "nothing is kept");
+  assert.equal(await page.evaluate(() => document.activeElement?.textContent), "Next");
+  await button(page, "Previous").click();
+  await variable("name").waitFor();
+  await button(page, "First").click();
+  await result(page).getByText("Before call 1 of 2").waitFor();
+  await button(page, "Last").click();
+  await result(page).getByText("The end, after 2 calls").waitFor();
   await button(page, "Back to results").click();
-  // One that never comes to a call can be stopped.
-  await write(page, "while true do end");
+  await page.getByRole("tab", { name: "Changes 1" }).waitFor();
+  await result(page).getByText("dry run: rolled back").waitFor();
+});
+
+test("a script that fails is stepped through to its error", { skip }, async () => {
+  const page = await visit();
+  await write(page, "local key = 'list'\nredis.call('RPUSH', key, 1)\nreturn redis.call('GET', key)");
   await button(page, "Step").click();
-  await result(page).getByText("The script computes").waitFor();
-  await button(page, "Stop stepping").click();
-  await result(page).getByText("stopped", { exact: true }).waitFor();
+  await button(page, "Last").click();
+  await result(page).getByText("WRONGTYPE").first().waitFor();
+  await button(page, "Go to line 3").waitFor();
+  await button(page, "Previous").click();
+  await result(page).getByText("Before call 2 of 2, in line 3").waitFor();
+  // The line is that of another script now.
+  await page.locator(".cm-halted").waitFor();
+  await write(page, "return 1\n\n\n");
+  await page.locator(".cm-halted").waitFor({ state: "detached" });
+  await button(page, "Step").click();
+  await result(page).getByText("The end: there were no calls").waitFor();
 });
 
 const ENDLESS = "redis.call('SET', 'half', 'done') while true do end";
@@ -394,8 +431,7 @@ test("the keyboard is enough", { skip }, async () => {
   await page.keyboard.press("Control+Shift+Enter");
   await result(page).getByText("dry run: rolled back").waitFor();
   await page.keyboard.press("Control+Alt+Enter");
-  await result(page).getByText("Halted in line").waitFor();
-  await button(page, "Stop stepping").click();
+  await result(page).getByText("Before call 1 of 5").waitFor();
   // Escape gives Tab back to the page.
   await page.getByRole("textbox", { name: "Script" }).focus();
   await page.keyboard.press("Escape");
@@ -624,9 +660,11 @@ for (const { colorScheme, width } of VIEWS) {
     await check(page, "examples");
     await button(page, "Open with data: Reliable queue").click();
     await button(page, "Step").click();
-    await result(page).getByText("Halted in line").waitFor();
+    await result(page).getByText("Before call 1 of").waitFor();
     await check(page, "step");
-    await button(page, "Stop stepping").click();
+    await button(page, "Last").click();
+    await result(page).getByText("The end, after").waitFor();
+    await check(page, "end of steps");
     for (const [name, sign] of [
       ["Scripts", "Ended lately"],
       ["Keys", "{jobs}:leases"],

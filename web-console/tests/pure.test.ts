@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EventReader } from "../src/api/events";
 import { bytesOf, fromHex, shown, textOf } from "../src/api/text";
-import type { Preview } from "../src/api/types";
+import type { Preview, Step } from "../src/api/types";
 import { Browsing, isSecret } from "../src/cli/lines";
 import { wordsOf } from "../src/cli/words";
 import { callAt, syntaxParts, syntaxWords } from "../src/editor/call";
@@ -21,7 +21,7 @@ import { ofFragment, toFragment } from "../src/run/share";
 import { type Draft, EMPTY, readDraft, requestOf } from "../src/run/state";
 import { chooseTab, tab, tabFor } from "../src/run/tab";
 import { lanesOf, ticksOf } from "../src/run/timeline";
-import { listLiteral, literalOf } from "../src/step/protocol";
+import { inWords, placesOf } from "../src/step/steps";
 import { addressOf, type Route, routeOf } from "../src/ui/route";
 import { cornersOf } from "../src/ui/sparkline";
 
@@ -250,11 +250,37 @@ test("calls have a lane for each place", () => {
   );
 });
 
-test("replies become Lua, whatever bytes they have", () => {
-  assert.equal(literalOf(["a\n", 2, null, { base64: "/w==" }]), '{[1]="a\\010",[2]=2,[3]=false,[4]="\\255"}');
-  assert.equal(literalOf({ status: "OK" }), '{ok="OK"}');
-  assert.equal(literalOf({ error: { code: "ERR", message: "ERR no" } }), '{err="ERR no"}');
-  assert.equal(listLiteral(['"]]', "é"]), '{"\\034]]","\\195\\169"}');
+test("a run can be looked at before each call and at its end", () => {
+  const call = { call: { args: ["PING"] } } as unknown as Step;
+  const log = { log: { level: "notice", text: "" } };
+  assert.deepEqual(placesOf([log, call, log, log, call, log]), [1, 4, 6]);
+  assert.deepEqual(placesOf([log]), [1]);
+  assert.deepEqual(placesOf([]), [0]);
+});
+
+test("values of Lua are told in a line", () => {
+  assert.deepEqual(
+    [
+      inWords({ type: "nil" }),
+      inWords({ type: "boolean", value: false }),
+      inWords({ type: "number", value: "1e+15" }),
+      inWords({ type: "string", value: 'a "b"', length: 5 }),
+      inWords({ type: "string", value: { base64: "/w==" }, length: 1 }),
+      inWords({ type: "string", value: "x".repeat(128), length: 1000 }),
+      inWords({ type: "table", entries: [], count: 3 }),
+      inWords({ type: "table", entries: [], count: null }),
+    ],
+    [
+      "nil",
+      "false",
+      "1e+15",
+      '"a \\"b\\""',
+      '"\\\\xff"',
+      `"${"x".repeat(128)}"… (1000 bytes)`,
+      "table of 3",
+      "large table",
+    ],
+  );
 });
 
 test("elements of all types are listed", () => {

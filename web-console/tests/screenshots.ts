@@ -78,11 +78,11 @@ await picture("calls", { colorScheme: "dark" }, async (page) => {
 await picture("step", { colorScheme: "light" }, async (page) => {
   await example(page, "Reliable queue");
   await button(page, /^Step/).click();
-  for (const line of [4, 7, 9, 10]) {
-    await page.getByText(`Halted in line ${line}`).waitFor();
-    await button(page, "Call it").click();
+  for (let calls = 1; calls < 5; calls++) {
+    await page.getByText(`Before call ${calls} of`).waitFor();
+    await button(page, "Next").click();
   }
-  await page.getByText("Halted in line 13").waitFor();
+  await page.getByText("Before call 5 of").waitFor();
 });
 
 await picture("completion", { colorScheme: "dark" }, async (page) => {

@@ -41,13 +41,32 @@ export interface Call {
   error?: { code: string; message: string };
   long_reply?: { kind: string; length: number | null; bytes: number };
   collected?: true;
+  /** With `variables`: the line of the script. */
+  line?: number | null;
+  /** With `variables`: the functions that led to it, the innermost first. */
+  frames?: Frame[];
+  frames_cut?: boolean;
 }
+
+export interface Frame {
+  function: string;
+  line: number | null;
+  variables: { name: Text; value: LuaValue }[];
+}
+
+export type LuaValue =
+  | { type: "nil" | "function" | "thread" | "userdata" }
+  | { type: "boolean"; value: boolean }
+  | { type: "number"; value: string }
+  | { type: "string"; value: Text; length: number }
+  | { type: "table"; entries: [LuaValue, LuaValue][]; count: number | null };
 
 export type Step = { call: Call } | { log: { level: string; text: Text } };
 
 export interface Trace {
   steps: Step[];
   omitted: number;
+  frames_omitted?: number;
   reruns: { why: string; db: number | null; key: Text | null }[];
 }
 
@@ -73,6 +92,7 @@ export interface EvalRequest {
   read_only?: boolean;
   dry_run?: boolean;
   trace?: boolean;
+  variables?: boolean;
   raw?: boolean;
   writes?: boolean;
 }

@@ -10,7 +10,7 @@ export interface Mark {
 export const marks = signal<Mark[]>([]);
 /** Found by running it. */
 export const runtimeMark = signal<Mark | null>(null);
-/** Where a script that is stepped through is halted. */
+/** Where a script that is stepped through makes its call. */
 export const shownLine = signal<number | null>(null);
 /** A line to go to. */
 export const reveal = signal<number | null>(null);

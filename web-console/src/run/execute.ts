@@ -10,8 +10,13 @@ import { type Reply, readReply } from "./reply";
 import { type Draft, draft, requestOf } from "./state";
 import { tabFor } from "./tab";
 
+/** What is wanted of a run: that it is kept; that it is rolled back; and that it can be looked at call by call, too. */
+export type Kind = "run" | "dry" | "step";
+
 export interface Result {
   dry: boolean;
+  /** It is to be looked at call by call. */
+  stepped: boolean;
   draft: Draft;
   told: Told;
   reply: { tree: Reply; raw: Uint8Array } | null;
@@ -36,8 +41,9 @@ export const complaint = signal<string | null>(null);
 /** How often a run that goes on is asked about. */
 const ASK_MS = 500;
 
-export async function run(dry: boolean): Promise<void> {
+export async function run(kind: Kind): Promise<void> {
   if (progress.value) return;
+  const dry = kind !== "run";
   const of = draft.value;
   const made = requestOf(of);
   complaint.value = "wrong" in made ? made.wrong : null;
@@ -51,12 +57,15 @@ export async function run(dry: boolean): Promise<void> {
       ...made.request,
       trace: true,
       raw: true,
-      ...(dry ? { dry_run: true } : { writes: of.mode === "atomic" && of.changes }),
+      ...(dry
+        ? { dry_run: true, variables: kind === "step" }
+        : { writes: of.mode === "atomic" && of.changes }),
     };
     const told = await ask<EvalReply>("/v1/eval", { body, signal: abort.signal });
     const raw = bytesOf(told.raw ?? "_\r\n");
     const reply = { tree: readReply(raw), raw };
-    result.value = { dry, draft: of, told, reply, trouble: null, waited: performance.now() - began };
+    const waited = performance.now() - began;
+    result.value = { dry, stepped: kind === "step", draft: of, told, reply, trouble: null, waited };
   } catch (error) {
     const told = error instanceof Problem ? (error.body as Told) : {};
     const cancelled = {
@@ -66,7 +75,9 @@ export async function run(dry: boolean): Promise<void> {
       hint: cancelHint(of),
     };
     const trouble = abort.signal.aborted ? cancelled : troubleOf(error);
-    result.value = { dry, draft: of, told, reply: null, trouble, waited: performance.now() - began };
+    const stepped = kind === "step" && told.trace !== undefined;
+    const waited = performance.now() - began;
+    result.value = { dry, stepped, draft: of, told, reply: null, trouble, waited };
   } finally {
     clearInterval(watch);
     progress.value = null;
@@ -81,6 +92,11 @@ function cancelHint(of: Draft): string {
   return of.mode === "async"
     ? "The script is not atomic: its writes before the cancellation stay."
     : "The server stops the script and rolls back its writes (unless script-client-gone is finish).";
+}
+
+/** Shows the result as that of any other run. */
+export function leaveSteps(): void {
+  if (result.value) result.value = { ...result.value, stepped: false };
 }
 
 /** Ends the run by hanging up. */

@@ -3,11 +3,10 @@ import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { Editor } from "../editor/lazy";
 import { StepPanel } from "../step/panel";
-import { begin, leave, stepping, stop } from "../step/session";
 import { Button, Notice } from "../ui/parts";
 import { Controls } from "./controls";
 import { ExamplesDialog, HistoryDialog, ShareDialog } from "./dialogs";
-import { cancel, complaint, progress, run } from "./execute";
+import { cancel, complaint, leaveSteps, progress, result, run } from "./execute";
 import { ResultPanel } from "./result";
 import { Rows } from "./rows";
 import { tellAddress } from "./share";
@@ -20,28 +19,18 @@ async function share(): Promise<void> {
   open.value = "share";
 }
 
-/** What was stepped through to its end makes room. */
-function start(dry: boolean): void {
-  if (stepping.value) leave();
-  void run(dry);
-}
-
-const isStepping = () => stepping.value !== null && stepping.value.state !== "ended";
-
 function onKey(event: KeyboardEvent): void {
   const command = event.ctrlKey || event.metaKey;
-  if (!command || event.key !== "Enter" || isStepping()) return;
+  if (!command || event.key !== "Enter") return;
   event.preventDefault();
   event.stopPropagation();
-  if (event.altKey) begin();
-  else start(event.shiftKey);
+  void run(event.altKey ? "step" : event.shiftKey ? "dry" : "run");
 }
 
 const isMac = /Mac|iPhone|iPad/.test(navigator.userAgent);
 const ctrl = isMac ? "⌘" : "Ctrl+";
 
 function Toolbar() {
-  const busy = progress.value !== null || isStepping();
   return (
     <div class="toolbar">
       <Button sort="quiet" onClick={() => (open.value = "examples")}>
@@ -55,27 +44,25 @@ function Toolbar() {
       </Button>
       <span class="space" />
       <div class="buttons">
-        {isStepping() ? (
-          <Button sort="danger" onClick={stop}>
-            Stop stepping
-          </Button>
-        ) : progress.value ? (
+        {progress.value ? (
           <Button sort="danger" onClick={cancel}>
             Cancel
           </Button>
         ) : (
           <>
-            <Button title={`Halt before each call (${ctrl}Alt+Enter)`} disabled={busy} onClick={begin}>
+            <Button
+              title={`Run it, roll it back, and show its variables at each call (${ctrl}Alt+Enter)`}
+              onClick={() => void run("step")}
+            >
               Step
             </Button>
             <Button
               title={`Run it, report what it would change, and roll it back (${ctrl}Shift+Enter)`}
-              disabled={busy}
-              onClick={() => start(true)}
+              onClick={() => void run("dry")}
             >
               Dry run
             </Button>
-            <Button sort="primary" title={`${ctrl}Enter`} disabled={busy} onClick={() => start(false)}>
+            <Button sort="primary" title={`${ctrl}Enter`} onClick={() => void run("run")}>
               Run <kbd>{ctrl}⏎</kbd>
             </Button>
           </>
@@ -90,6 +77,7 @@ export function Playground() {
     addEventListener("keydown", onKey, true);
     return () => removeEventListener("keydown", onKey, true);
   }, []);
+  const stepped = !progress.value && result.value?.stepped ? result.value : null;
   return (
     <div class="playground">
       <h1 class="unseen">Playground</h1>
@@ -115,7 +103,7 @@ export function Playground() {
         {complaint.value && <Notice sort="bad">{complaint.value}</Notice>}
       </section>
       <section class="outcome" aria-label="Result">
-        {stepping.value ? <StepPanel /> : <ResultPanel />}
+        {stepped ? <StepPanel key={stepped.waited} result={stepped} leave={leaveSteps} /> : <ResultPanel />}
       </section>
       {open.value === "examples" && <ExamplesDialog close={() => (open.value = null)} />}
       {open.value === "history" && <HistoryDialog close={() => (open.value = null)} />}

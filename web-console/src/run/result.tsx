@@ -123,7 +123,7 @@ function Running({ now }: { now: Progress }) {
 }
 
 /** Where the result is below the script, it comes into view. */
-function useIntoView(now: Result | null): void {
+export function useIntoView(now: Result | null): void {
   useEffect(() => {
     if (now && matchMedia("(max-width: 960px)").matches) {
       document.querySelector(".outcome")?.scrollIntoView({ block: "start" });
@@ -140,7 +140,7 @@ export function ResultPanel() {
       <Empty title="No runs yet">
         <p>
           <b>Run</b> executes the script. <b>Dry run</b> executes it, reports what it would change, and rolls
-          it back. <b>Step</b> runs the script in this browser and halts before each call.
+          it back. <b>Step</b> is a dry run that shows the script's variables before each call.
         </p>
       </Empty>
     );

@@ -9,7 +9,8 @@ import { count, micros } from "./numbers";
 /** Calls that the list shows at a time. */
 const PAGE = 100;
 
-function words(call: Call): string {
+/** A call as it is typed, in short. */
+export function words(call: Call): string {
   const args = call.args.map((arg, at) => (at === 0 ? shown(arg).toUpperCase() : quoted(arg)));
   return (
     args.join(" ") + (call.arg_count > call.args.length ? ` … ${call.arg_count - call.args.length} more` : "")

@@ -1,174 +1,171 @@
-/** Stepping: the next call, what is in the script's variables, and the calls so far. */
+/** Stepping: a dry run that is over is looked at call by call, forward and backward. */
+import { useEffect, useState } from "preact/hooks";
 import { placeName } from "../api/places";
 import { shown } from "../api/text";
-import { TroubleView } from "../run/result";
+import type { Call, Step } from "../api/types";
+import { shownLine } from "../editor/marks";
+import { Changes } from "../run/changes";
+import type { Result } from "../run/execute";
+import { count } from "../run/numbers";
+import { ReplyView } from "../run/reply-view";
+import { TroubleView, useIntoView } from "../run/result";
+import { script } from "../run/state";
+import { answer, words } from "../run/timeline";
 import { Badge, Button, Notice } from "../ui/parts";
-import { type Frame, ofLatin1, type Value } from "./protocol";
-import { type Done, goOn, leave, next, pause, type Session, stepping, stop } from "./session";
+import { placesOf } from "./steps";
+import { FrameView } from "./values";
 
-function inWords(value: Value): string {
-  if (value.t === "string") {
-    const text = shown(ofLatin1(value.v ?? ""));
-    const more = (value.n ?? 0) > (value.v ?? "").length ? "…" : "";
-    return JSON.stringify(text) + more;
+/** Marks the line of the call in the editor, as long as the script is the one that ran. */
+function useShownLine(result: Result, call: Call | null): void {
+  const line = script.value === result.draft.script ? (call?.line ?? null) : null;
+  useEffect(() => {
+    shownLine.value = line;
+    return () => {
+      shownLine.value = null;
+    };
+  }, [line]);
+}
+
+function Moves({ at, last, go }: { at: number; last: number; go: (to: number) => void }) {
+  const moves = [
+    ["First", 0],
+    ["Previous", Math.max(at - 1, 0)],
+    ["Next", Math.min(at + 1, last)],
+    ["Last", last],
+  ] as const;
+  // Not disabled where they lead nowhere: the focus of the keyboard would be lost.
+  return (
+    <div class="buttons">
+      {moves.map(([name, to]) => (
+        <Button
+          key={name}
+          sort={name === "Next" ? "primary" : "plain"}
+          aria-disabled={to === at}
+          onClick={() => go(to)}
+        >
+          {name}
+        </Button>
+      ))}
+    </div>
+  );
+}
+
+function CallNow({ call, number, calls }: { call: Call; number: number; calls: number }) {
+  return (
+    <>
+      <span class="quiet">
+        Before call {count(number)} of {count(calls)}
+        {call.line !== undefined && call.line !== null && `, in line ${call.line}`}
+      </span>
+      <code class="call-words">{words(call)}</code>
+      <span class="quiet">
+        It was answered <code class={`call-reply ${call.error ? "bad" : ""}`}>{answer(call)}</code>
+      </span>
+    </>
+  );
+}
+
+function Variables({ call }: { call: Call }) {
+  if (!call.frames) {
+    return (
+      <p class="quiet">
+        The variables of this call were not kept: the server keeps those of the first calls.
+      </p>
+    );
   }
-  return value.v ?? value.t;
-}
-
-function ValueView({ value }: { value: Value }) {
-  if (value.t !== "table") return <span class={`tree-value ${value.t}`}>{inWords(value)}</span>;
-  if (!value.n) return <span class="tree-value">{"{}"}</span>;
   return (
-    <details open={value.n <= 8}>
-      <summary>table of {value.n}</summary>
-      <ul class="tree">
-        {(value.items ?? []).map(([key, item]) => (
-          <li key={inWords(key)}>
-            <span class="tree-name">{key.t === "string" ? shown(ofLatin1(key.v ?? "")) : inWords(key)}</span>{" "}
-            <ValueView value={item} />
-          </li>
-        ))}
-        {value.n > (value.items?.length ?? 0) && (
-          <li class="quiet">{value.n - (value.items?.length ?? 0)} more</li>
-        )}
-      </ul>
-    </details>
+    <>
+      {call.frames.map((frame, at) => (
+        <FrameView key={at} frame={frame} first={at === 0} />
+      ))}
+      {call.frames_cut && <p class="quiet">There is more than the server keeps of a call.</p>}
+    </>
   );
 }
 
-function FrameView({ frame, first }: { frame: Frame; first: boolean }) {
+function End({ result, omitted }: { result: Result; omitted: number }) {
+  const { reply, trouble, told, draft } = result;
   return (
-    <section class="frame">
-      <h2>
-        {first ? "Variables" : "Called from"} <code>{frame.name}</code> line {frame.line}
-      </h2>
-      {frame.locals.length === 0 ? (
-        <p class="quiet">No local variables yet.</p>
-      ) : (
-        <table class="locals">
-          <tbody>
-            {frame.locals.map(([name, value]) => (
-              <tr key={name}>
-                <th scope="row">{name}</th>
-                <td>
-                  <ValueView value={value} />
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+    <div class="step-end">
+      {omitted > 0 && (
+        <p class="quiet">{count(omitted)} more calls were made; the server does not keep them all.</p>
       )}
-    </section>
+      {reply && (
+        <section>
+          <h2>It returned</h2>
+          <ReplyView reply={reply.tree} raw={reply.raw} />
+        </section>
+      )}
+      {trouble && <TroubleView trouble={trouble} />}
+      <section>
+        <h2>What it would change</h2>
+        <Changes told={told} dry mode={draft.mode} />
+      </section>
+    </div>
   );
 }
 
-function words(of: Done["words"]): string {
-  return of
-    .map((word, at) =>
-      at === 0
-        ? shown(word).toUpperCase()
-        : /^[\w:{}.-]+$/.test(shown(word))
-          ? shown(word)
-          : JSON.stringify(shown(word)),
-    )
-    .join(" ");
-}
-
-function DoneView({ done }: { done: Done[] }) {
-  if (done.length === 0) return null;
+function Before({ steps }: { steps: Step[] }) {
+  if (steps.length === 0) return null;
   return (
     <section>
       <h2>Calls so far</h2>
       <ol class="calls">
-        {done.map((call, at) => (
-          <li key={at}>
-            <code class="call-words">{words(call.words)}</code>
-            <span class="call-cost">
-              {call.line !== null && `line ${call.line}`}
-              {call.shard !== null && ` · ${placeName(call.shard)}`}
-            </span>
-            <code class={`call-reply ${call.error ? "bad" : ""}`}>
-              {call.error ?? JSON.stringify(call.reply).slice(0, 200)}
-            </code>
-          </li>
-        ))}
+        {steps.map((step, at) =>
+          "log" in step ? (
+            <li key={at} class="log-line">
+              <Badge>{step.log.level}</Badge> {shown(step.log.text)}
+            </li>
+          ) : (
+            <li key={at}>
+              <code class="call-words">{words(step.call)}</code>
+              <span class="call-cost">
+                {typeof step.call.line === "number" && `line ${step.call.line}`}
+                {step.call.shard !== null && ` · ${placeName(step.call.shard)}`}
+              </span>
+              <code class={`call-reply ${step.call.error ? "bad" : ""}`}>{answer(step.call)}</code>
+            </li>
+          ),
+        )}
       </ol>
     </section>
   );
 }
 
-function NextCall({ session }: { session: Session }) {
-  const { halt, state, runs } = session;
-  if (state === "computing") {
-    return (
-      <p role="status">
-        <span class="spinner" aria-hidden="true" /> The script computes; it comes to its next call, or you
-        stop it.
-      </p>
-    );
-  }
-  if (!halt) return null;
-  return (
-    <div class="next-call" role="status">
-      <span class="quiet">
-        Halted in line {halt.line}, before <code>redis.{halt.how}</code>
-      </span>
-      <code class="call-words">{words(halt.words.map(ofLatin1))}</code>
-      <div class="buttons">
-        {runs ? (
-          <Button onClick={pause}>Pause</Button>
-        ) : (
-          <>
-            <Button sort="primary" disabled={state === "calling"} onClick={() => void next()}>
-              Call it
-            </Button>
-            <Button disabled={state === "calling"} onClick={goOn}>
-              Go on to the end
-            </Button>
-          </>
-        )}
-        <Button sort="danger" onClick={stop}>
-          Stop
-        </Button>
-      </div>
-    </div>
-  );
-}
-
-export function StepPanel() {
-  const session = stepping.value;
-  if (!session) return null;
-  const ended = session.state === "ended";
+/** A result whose trace has variables. */
+export function StepPanel({ result, leave }: { result: Result; leave: () => void }) {
+  const [at, setAt] = useState(0);
+  const { steps, omitted } = result.told.trace ?? { steps: [], omitted: 0 };
+  const places = placesOf(steps);
+  const before = places[at] ?? steps.length;
+  const last = places.length - 1;
+  const step = steps[before];
+  const call = step && "call" in step ? step.call : null;
+  useShownLine(result, call);
+  useIntoView(result);
   return (
     <div class="step">
-      <Notice sort="warn">
-        <b>Stepping is not atomic.</b> The script runs in this browser; each call is executed on the server
-        permanently, other clients run in between, and nothing is rolled back. The Lua version is 5.4:
-        integral results of divisions are printed as
-        <code> 5.0</code> by <code>..</code>, and <code>cmsgpack</code> and <code>struct</code> are missing.
+      <Notice sort="info">
+        This was a dry run on the server: it is over, and all that it wrote was rolled back. Here is what was
+        recorded before each call.
       </Notice>
-      {!ended && <NextCall session={session} />}
-      {ended && (
-        <div class="step-end">
-          {session.value && (
-            <p role="status">
-              <Badge sort="good">ended</Badge> It returned <ValueView value={session.value} />
-            </p>
+      <div class="next-call">
+        <div class="step-place" role="status">
+          {call ? (
+            <CallNow call={call} number={at + 1} calls={last + omitted} />
+          ) : (
+            <span>
+              {last === 0 ? "The end: there were no calls" : `The end, after ${count(last + omitted)} calls`}
+            </span>
           )}
-          {session.trouble && <TroubleView trouble={session.trouble} />}
-          {!session.value && !session.trouble && (
-            <p role="status">
-              <Badge sort="warn">stopped</Badge> What its calls wrote stays.
-            </p>
-          )}
-          <Button onClick={leave}>Back to results</Button>
         </div>
-      )}
-      {session.halt?.frames.map((frame, at) => (
-        <FrameView key={`${frame.name} ${frame.line}`} frame={frame} first={at === 0} />
-      ))}
-      {session.logs.length > 0 && <pre class="code">{session.logs.join("\n")}</pre>}
-      <DoneView done={session.done} />
+        <Moves at={at} last={last} go={setAt} />
+      </div>
+      {call ? <Variables call={call} /> : <End result={result} omitted={omitted} />}
+      <Before steps={steps.slice(0, before)} />
+      <div class="buttons">
+        <Button onClick={leave}>Back to results</Button>
+      </div>
     </div>
   );
 }
