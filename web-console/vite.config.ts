@@ -30,6 +30,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
   },
+  worker: { format: "es" },
   // `npm run dev` serves the sources, and a server that runs beside answers.
   server: { proxy: { "/v1": process.env.MOONSHARD_HTTP ?? "http://127.0.0.1:8080" } },
 });

@@ -92,6 +92,16 @@ test("an error is marked on its line, while it is typed and when it is run", { s
   await page.locator(".cm-activeLine", { hasText: "return nosuch" }).waitFor();
 });
 
+test("an error is marked without the server, unless only Lua 5.4 objects", { skip }, async () => {
+  const page = await visit();
+  const marked = page.locator(".cm-lintRange-error");
+  await page.route("**/v1/check", (route) => route.abort());
+  await write(page, "local a = 1\nlocal b = = 2\nreturn a");
+  await marked.getByText("= 2").waitFor();
+  await write(page, "return '\\.'");
+  await marked.waitFor({ state: "detached" });
+});
+
 test("editing breaks no policy", { skip }, async () => {
   const page = await visit();
   const log: string[] = [];

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use tls::{Clients, Files};
+use tls::{Clients, Files, Roots};
 
 use crate::admin::backup::Task;
 use crate::admin::script::ServerAddress;
@@ -47,7 +47,7 @@ pub fn command() -> Command {
         ))
         .arg(file(
             "tls-ca-cert-file",
-            "Certificate authorities that the server's certificate must be signed by; required for rediss://",
+            "Certificate authorities that the server's certificate must be signed by, for rediss:// [default: those of the system]",
         ))
         .arg(file("tls-cert-file", "Client certificate to present").requires("tls-key-file"))
         .arg(file("tls-key-file", "Private key of that certificate").requires("tls-cert-file"))
@@ -60,8 +60,9 @@ pub fn task(matches: &ArgMatches) -> Result<Task, String> {
     let tls = match (url.is_tls, file("tls-ca-cert-file")) {
         (false, None) => None,
         (false, Some(_)) => return Err("--tls-ca-cert-file requires a rediss:// URL".to_owned()),
-        (true, None) => return Err("a rediss:// URL requires --tls-ca-cert-file".to_owned()),
-        (true, roots) => {
+        (true, file_of_roots) => {
+            let roots = file_of_roots.map(|file| Ok(Roots::File(file))).unwrap_or_else(Roots::of_system);
+            let roots = Some(roots.map_err(|error| error.to_string())?);
             let own = file("tls-cert-file").zip(file("tls-key-file"));
             Some(Files { own, roots, clients: Clients::Anyone })
         }

@@ -15,10 +15,10 @@ struct Site;
 /// The page of a server that was built without the console.
 const NOT_BUILT: &str = include_str!("not-built.html");
 
-/// What the page may do: run and show what comes from this server, and nothing else.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-    base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
-    trusted-types 'none'";
+/// What the page may do: run and show what comes from this server, and nothing else. WebAssembly is for the check of what is typed.
+const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; \
+    connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'; trusted-types lua";
 
 /// Names of files in this directory contain a digest of their content.
 const HASHED: &str = "assets/";
