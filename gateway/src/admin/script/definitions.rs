@@ -155,12 +155,12 @@ interface RedisCommands {
     }
     text.push_str("}\n\ntype RedisCommand = keyof RedisCommands | (string & {});\n");
     for table in TABLES {
-        let _ = write!(text, "\ndeclare namespace {table} {{\n");
+        let _ = write!(text, "\ndeclare const {table}: {{\n");
         for (name, entry) in members(table) {
             let _ = writeln!(text, "  /** {} */", entry.doc);
             if entry.call.is_empty() {
                 let kind = if is_number(entry) { "number" } else { "any" };
-                let _ = writeln!(text, "  const {name}: {kind};");
+                let _ = writeln!(text, "  readonly {name}: {kind};");
                 continue;
             }
             let (parameters, has_more) = parameters(entry.call);
@@ -169,15 +169,15 @@ interface RedisCommands {
                 let mark = if *is_optional { "?" } else { "" };
                 format!("{name}{mark}: {}", if is_command(name) { "RedisCommand" } else { "any" })
             };
-            // Without it TypeScriptToLua passes the table as the first argument.
+            // Quoted, as one of them is `new`. Without `this` TypeScriptToLua passes the table as the first argument.
             let mut all = vec!["this: void".to_owned()];
             all.extend(parameters.iter().map(shown));
             if has_more {
                 all.push(format!("...others: {}[]", if calls { "RedisArgument" } else { "any" }));
             }
-            let _ = writeln!(text, "  function {name}({}): any;", all.join(", "));
+            let _ = writeln!(text, "  \"{name}\"({}): any;", all.join(", "));
         }
-        text.push_str("}\n");
+        text.push_str("};\n");
     }
     let _ = write!(text, "\ndeclare const {}: typeof redis;\n", api::ALIAS);
     text
@@ -213,9 +213,11 @@ mod tests {
         assert!(!lua.contains("\"SUBSCRIBE\""), "scripts cannot call it");
         let typescript = text(Language::TypeScript);
         assert!(typescript.contains("  /** `GET key` "), "{typescript}");
-        assert!(typescript.contains(
-            "  function call(this: void, command: RedisCommand, ...others: RedisArgument[]): any;\n"
-        ));
-        assert!(typescript.contains("  function unpack_one(this: void, text: any, offset?: any): any;\n"));
+        assert!(
+            typescript.contains(
+                "  \"call\"(this: void, command: RedisCommand, ...others: RedisArgument[]): any;\n"
+            )
+        );
+        assert!(typescript.contains("  \"unpack_one\"(this: void, text: any, offset?: any): any;\n"));
     }
 }
