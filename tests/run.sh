@@ -102,15 +102,10 @@ read -r -u "$started" || true
 kill $! && exec {started}<&-
 echo "Testing"
 
-# Most of what these tests do is to wait for servers.
-integration() {
-    RUST_TEST_THREADS=$((2 * $(getconf _NPROCESSORS_ONLN))) chosen "^$root/tests .*/it-[0-9a-f]*$"
-}
-
 sleep "$most_seconds" &
 watchdog=$!
 # Those that take longest first.
-begin it integration
+begin it chosen "^$root/tests .*/it-[0-9a-f]*$"
 begin long chosen "^$root/tests .*/long-[0-9a-f]*$"
 begin units chosen -vE "^$root/tests .*/(it|long)-[0-9a-f]*$"
 while [[ " ${parts[*]} " == *-fetch* ]]; do finish; done
