@@ -1,5 +1,5 @@
 /* Tells the host before a call which Lua functions lead to it, in which line each of them is, and what its local variables hold.
-   All of it is read where it lies. Nothing is allocated, called or raised, so the script runs as if nobody looked. */
+   All of it is read where it lies. Nothing is allocated, called or raised, so the script runs as it does without that. */
 #include <string.h>
 
 #include "guest.h"

@@ -1,4 +1,4 @@
-//! What the host is told before each call about functions and variables, and that the script does not notice.
+//! What the host learns before each call about functions and variables, and that the script does not notice.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl Lab {
         (outcome, usage, host.expect("the host comes back").descriptions)
     }
 
-    /// What is told before each call of a script that returns nothing.
+    /// What is described before each call of a script that returns nothing.
     async fn told(&self, source: &str) -> Vec<String> {
         let (outcome, _, descriptions) = self.run(source, true, BUDGET).await;
         assert_eq!(outcome, Outcome::Reply(b"_\r\n".into()), "{source}");

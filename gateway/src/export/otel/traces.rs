@@ -96,7 +96,7 @@ impl fmt::Debug for Exporter {
 impl SpanExporter for Exporter {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let Exporter { transport, retry, resource, runtime } = self;
-        // On this thread, which belongs to no runtime and serves nobody.
+        // On this thread, which belongs to no runtime and serves no client.
         let message = transport.pack(&messages::traces(resource, batch));
         let (transport, retry) = (transport.clone(), *retry);
         let sending = async move { transport.send(Signal::Traces, message, retry).await };

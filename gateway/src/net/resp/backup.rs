@@ -22,7 +22,7 @@ const STALLED: Duration = Duration::from_secs(60);
 const CHECK: Duration = Duration::from_millis(500);
 
 /// Writes the file, piece by piece as the client takes them. A file that cannot be completed ends the connection, so that
-/// nobody takes it for a whole one.
+/// no client takes it for a whole one.
 pub async fn send(server: &Server, client: &ClientInfo, wire: &mut Wire, file: RdbStream) -> io::Result<()> {
     let began = Instant::now();
     info!("a backup to {} begins", client.addr);

@@ -1,4 +1,4 @@
-//! Where the collector is, and what it is told with each message.
+//! Where the collector is, and which headers go with each message.
 
 use std::time::Duration;
 
