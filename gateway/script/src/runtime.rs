@@ -140,7 +140,7 @@ pub struct RunInput<'a> {
     /// What runs is the function of this name that the library has registered. It gets `keys` and `args` as its
     /// arguments, and there is no `KEYS` and no `ARGV`.
     pub function: bool,
-    /// Before each call the host is told which functions of the script lead to it, until it wants no more of that. Not for
+    /// Before each call the host gets which functions of the script lead to it, until it wants no more of that. Not for
     /// functions of libraries.
     pub frames: bool,
 }

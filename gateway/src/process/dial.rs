@@ -41,7 +41,7 @@ impl Remote {
         self.connect(protocol).await
     }
 
-    /// A channel of gRPC, which connects anew when it is used first and whenever the connection is lost. Needs a runtime.
+    /// A channel of gRPC, which connects when it is used first, and again whenever the connection is lost. Needs a runtime.
     pub fn channel(self, endpoint: Endpoint) -> Channel {
         endpoint.connect_with_connector_lazy(self.connector())
     }

@@ -426,6 +426,6 @@ mod tests {
             let snapshot = trace.snapshot();
             assert_eq!((snapshot.steps.len(), snapshot.frames_omitted), (fitting + 2, 2));
         }
-        assert!(!Trace::new(true).frames(b"nobody asked"));
+        assert!(!Trace::new(true).frames(b"not asked for"));
     }
 }

@@ -134,7 +134,7 @@ fn a_client_that_reads_late_gets_everything() {
         assert_eq!(client.read().text().map(<[u8]>::len), Some(100 * 1024));
         if number % 100 == 0 {
             let grown = server.resident_bytes().saturating_sub(before);
-            assert!(grown < 64 << 20, "{grown} bytes for replies that nobody has read");
+            assert!(grown < 64 << 20, "{grown} bytes for replies that the client has not read");
         }
     }
     assert_eq!(notation::reply(&client.run("PING")), "+PONG");

@@ -1,4 +1,4 @@
-//! An OpenTelemetry collector that remembers what it is told, by gRPC or by HTTP.
+//! An OpenTelemetry collector that keeps the messages that it gets, by gRPC or by HTTP.
 
 mod grpc;
 mod http;

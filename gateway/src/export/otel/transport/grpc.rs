@@ -1,4 +1,4 @@
-//! OTLP over gRPC. A message is compressed before it comes here, once and on the thread of whoever exports it.
+//! OTLP over gRPC. A message is compressed before it comes here, once and on the thread of the exporter.
 
 use bytes::{Buf as _, Bytes};
 use http_body_util::Full;
