@@ -359,9 +359,10 @@ class Chart(unittest.TestCase):
         for found in plain, own, pod(backup=backup, tls={"existingSecret": "certificate"}):
             there = {volume["name"] for volume in found["volumes"]}
             self.assertEqual({mount["name"] for mount in found["containers"][0]["volumeMounts"]}, there)
-        for given in {"backup": {"enabled": True}}, {"backup": backup, "mode": "distributed"}:
-            with self.assertRaisesRegex(Exception, "backup.enabled requires"):
-                chart.objects(given)
+        distributed = pod(backup=backup, mode="distributed")
+        self.assertEqual(distributed["containers"][0]["args"], plain["containers"][0]["args"])
+        with self.assertRaisesRegex(Exception, "backup.enabled requires"):
+            chart.objects({"backup": {"enabled": True}})
 
     def test_a_cluster_with_replicas_is_founded_and_grows(self):
         def asked(component, **store):

@@ -6,7 +6,7 @@ use std::path::Path;
 use tonic_prost_build::Builder;
 
 /// Rare and large fields, which would otherwise make every request and every response large.
-const BOXED: [&str; 11] = [
+const BOXED: [&str; 13] = [
     "Request.body.handshake",
     "Request.body.step",
     "Request.body.write_records",
@@ -16,6 +16,8 @@ const BOXED: [&str; 11] = [
     "Response.body.handshake_reply",
     "Response.body.status",
     "Response.body.step_result",
+    "Response.body.snapshot_begun",
+    "Response.body.snapshot_piece",
     "Refusal.map",
     "SlotsMoved.map",
 ];

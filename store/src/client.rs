@@ -19,6 +19,7 @@ mod moves;
 mod recovery;
 pub(crate) mod request;
 pub(crate) mod silence;
+mod snapshot;
 mod survey;
 mod topology_error;
 mod transaction;
@@ -39,6 +40,7 @@ pub use moves::{
     Decided, Member, MoveError, Moved, PreparedTransaction, Unfinished, accept, drain_timeout, look,
 };
 pub use recovery::{RecoveredGroup, RecoveryPlan, SoleReplica, plan_recovery};
+pub use snapshot::ClusterSnapshot;
 pub use survey::{ReplicaView, Role, Survey};
 pub use topology_error::{NodeError, TopologyError};
 pub use transaction::{DistributedTransaction, WatchId};

@@ -3,6 +3,7 @@
 //! What waits for nodes elsewhere is boxed: it would make the futures of those larger who need none of it.
 
 mod blocking;
+mod snapshot;
 mod transaction;
 mod watch;
 
@@ -22,6 +23,7 @@ use crate::node::Node;
 use crate::txn::LocalTransaction;
 
 pub use blocking::{Blocked, Ending};
+pub use snapshot::StoreSnapshot;
 pub use transaction::Transaction;
 pub use watch::Watch;
 

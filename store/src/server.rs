@@ -24,6 +24,7 @@ mod requests;
 mod resolve;
 mod session;
 mod sessions;
+mod snapshots;
 mod status;
 mod step;
 mod watches;

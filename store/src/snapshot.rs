@@ -30,17 +30,25 @@ pub struct Snapshot {
 }
 
 /// Why there is no snapshot, or not all of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotError {
     /// Another one is being read.
     Busy,
     /// It has failed.
     Failed(SnapshotFailure),
+    /// A node in another process gives none, or not all of it.
+    OnNode {
+        /// The node.
+        node: String,
+        /// Why.
+        reason: String,
+    },
 }
 
 impl fmt::Display for SnapshotError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            SnapshotError::OnNode { node, reason } => return write!(f, "store node {node}: {reason}"),
             SnapshotError::Busy => "another backup is in progress",
             SnapshotError::Failed(SnapshotFailure::TooManyChanges) => {
                 "more was changed meanwhile than the output limit of the client allows to be kept for it"
@@ -56,6 +64,22 @@ impl Snapshot {
     /// Begins a snapshot when all transactions that run have ended. What changes before it was read is kept, up to
     /// `most_bytes`.
     pub async fn take(node: &Arc<Node>, now_ms: u64, most_bytes: usize) -> Result<Snapshot, SnapshotError> {
+        if node.has_snapshot.load(Ordering::Acquire) {
+            return Err(SnapshotError::Busy);
+        }
+        // While everything is locked no transaction is half done, and nothing changes.
+        let everything = LocalTransaction::begin_whole(node).await;
+        Snapshot::within(&everything, now_ms, most_bytes)
+    }
+
+    /// The same at once, in a transaction that has locked the whole node.
+    pub(crate) fn within(
+        everything: &LocalTransaction,
+        now_ms: u64,
+        most_bytes: usize,
+    ) -> Result<Snapshot, SnapshotError> {
+        debug_assert!(everything.holds_everything(), "what is not locked may be half done");
+        let node = everything.node();
         if node.has_snapshot.swap(true, Ordering::AcqRel) {
             return Err(SnapshotError::Busy);
         }
@@ -66,8 +90,6 @@ impl Snapshot {
             usage: Usage::default(),
             shard: 0,
         };
-        // While everything is locked no transaction is half done, and nothing changes.
-        let everything = LocalTransaction::begin_whole(node).await;
         for number in 0..node.shards() {
             let mut shard = node.shard(number).lock();
             for (db, space) in shard.partition.databases.iter_mut().enumerate() {
@@ -76,7 +98,6 @@ impl Snapshot {
         }
         snapshot.usage = node.usage();
         snapshot.catalog = node.catalog.lock().clone();
-        drop(everything);
         Ok(snapshot)
     }
 
@@ -92,8 +113,7 @@ impl Snapshot {
 
     /// The records of the catalog whose names begin with `prefix`, without which they are given.
     pub fn records<'a>(&'a self, prefix: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        let found = self.catalog.range(prefix.to_vec()..);
-        found.map_while(|(name, record)| Some((name.strip_prefix(prefix)?, &**record)))
+        records_of(&self.catalog, prefix)
     }
 
     /// An error if it has failed.
@@ -128,6 +148,15 @@ impl Snapshot {
         }
         None
     }
+}
+
+/// The records whose names begin with `prefix`, without which they are given.
+pub(crate) fn records_of<'a>(
+    catalog: &'a BTreeMap<Vec<u8>, Arc<[u8]>>,
+    prefix: &'a [u8],
+) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    let found = catalog.range(prefix.to_vec()..);
+    found.map_while(move |(name, record)| Some((name.strip_prefix(prefix)?, &**record)))
 }
 
 impl Drop for Snapshot {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use store::{Snapshot, SnapshotError, Store};
+use store::StoreSnapshot;
 use store_engine::rdb::file::RdbWriter;
 use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, DATABASES, Group, Reply, error};
@@ -174,21 +174,12 @@ async fn sync(
 }
 
 /// Takes a snapshot and writes what comes before its keys.
-async fn begin(server: &Server, file: &mut RdbWriter<Vec<u8>>) -> Result<Snapshot, CommandError> {
-    let Store::Local(node) = &server.store else {
-        return Err(CommandError::new(
-            "ERR The data is on store nodes: stop one and use `moonshard store dump`, or dump a copy of its volume",
-        ));
-    };
+async fn begin(server: &Server, file: &mut RdbWriter<Vec<u8>>) -> Result<StoreSnapshot, CommandError> {
     let limit = server.config.client_output_buffer_limit.normal.hard.get_usize();
     let most_kept = if limit == 0 { MOST_KEPT_BYTES } else { limit.min(MOST_KEPT_BYTES) };
     let now_ms = unix_ms();
-    let snapshot = Snapshot::take(node, now_ms, most_kept).await;
-    let snapshot = snapshot.map_err(|error| match error {
-        SnapshotError::Busy => CommandError::new("ERR Another backup is in progress"),
-        failed => CommandError::owned(format!("ERR {failed}")),
-    })?;
-    write_head(file, now_ms, |prefix| snapshot.records(prefix)).expect("memory takes everything");
+    let snapshot = server.store.snapshot(now_ms, most_kept).await?;
+    write_head(file, now_ms, |prefix| snapshot.records(prefix).into_iter()).expect("memory takes everything");
     let usage = snapshot.usage();
     for db in (0..DATABASES).filter(|db| usage.keys[*db] > 0) {
         file.database(db, usage.keys[db], usage.expiring[db]).expect("memory takes everything");

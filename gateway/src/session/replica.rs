@@ -1,6 +1,6 @@
 //! What a client says that wants a copy of the data, as replicas do, and the RDB file on its way to it.
 
-use store::{Snapshot, SnapshotError};
+use store::{SnapshotError, StoreSnapshot};
 use store_engine::rdb::file::RdbWriter;
 
 /// From so many bytes on a piece of a file is sent.
@@ -35,7 +35,7 @@ pub enum Filter {
 /// An RDB file that is made while it is sent.
 pub struct RdbStream {
     /// Where keys come from, if it has any.
-    snapshot: Option<Snapshot>,
+    snapshot: Option<StoreSnapshot>,
     /// Until the end is written.
     file: Option<RdbWriter<Vec<u8>>>,
     mark: [u8; MARK_BYTES],
@@ -44,7 +44,11 @@ pub struct RdbStream {
 
 impl RdbStream {
     /// A file whose beginning is written, and the mark behind it.
-    pub fn new(snapshot: Option<Snapshot>, file: RdbWriter<Vec<u8>>, mark: [u8; MARK_BYTES]) -> RdbStream {
+    pub fn new(
+        snapshot: Option<StoreSnapshot>,
+        file: RdbWriter<Vec<u8>>,
+        mark: [u8; MARK_BYTES],
+    ) -> RdbStream {
         RdbStream { snapshot, file: Some(file), mark, keys: 0 }
     }
 
@@ -55,12 +59,12 @@ impl RdbStream {
 
     /// Bytes of entries that are kept for it since they have changed.
     pub fn held_bytes(&self) -> usize {
-        self.snapshot.as_ref().map_or(0, Snapshot::held_bytes)
+        self.snapshot.as_ref().map_or(0, StoreSnapshot::held_bytes)
     }
 
     /// An error if it cannot be completed any more.
     pub fn check(&self) -> Result<(), SnapshotError> {
-        self.snapshot.as_ref().map_or(Ok(()), Snapshot::check)
+        self.snapshot.as_ref().map_or(Ok(()), StoreSnapshot::check)
     }
 
     /// The next piece; `None`: that was all. It takes a millisecond of CPU time or two.

@@ -298,6 +298,116 @@ impl ProcessState {
         }
     }
 }
+/// Reads the catalog records with this prefix. The names are returned without it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadRecords {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub prefix: ::prost::bytes::Bytes,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Records {
+    #[prost(message, repeated, tag = "1")]
+    pub records: ::prost::alloc::vec::Vec<Record>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Record {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub name: ::prost::bytes::Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub content: ::prost::bytes::Bytes,
+}
+/// Writes catalog records; with `replace`, deletes all others with the prefix.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WriteRecords {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub prefix: ::prost::bytes::Bytes,
+    #[prost(message, repeated, tag = "2")]
+    pub records: ::prost::alloc::vec::Vec<Record>,
+    #[prost(bool, tag = "3")]
+    pub replace: bool,
+    /// Names of records to delete.
+    #[prost(bytes = "bytes", repeated, tag = "4")]
+    pub gone: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+}
+/// Changes parameters of the node. The response is Status.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Configure {
+    /// Names and values as on the command line.
+    #[prost(message, repeated, tag = "1")]
+    pub settings: ::prost::alloc::vec::Vec<Setting>,
+    /// Reset the counts of Status.
+    #[prost(bool, tag = "2")]
+    pub reset_counts: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Setting {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub value: ::prost::alloc::string::String,
+}
+/// Flushes all changes to disk, with `checkpoint` also into the checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Save {
+    #[prost(bool, tag = "1")]
+    pub checkpoint: bool,
+}
+/// Begins a snapshot of the node's data as the data is now, within an open transaction that has locked everything. It ends with
+/// EndSnapshot or with the stream. A node has one at a time. The response is SnapshotBegun.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BeginSnapshot {
+    /// The transaction, which gives the snapshot its number.
+    #[prost(uint64, tag = "1")]
+    pub txn: u64,
+    /// Unix time in milliseconds: keys that had expired then are left out.
+    #[prost(uint64, tag = "2")]
+    pub now_ms: u64,
+    /// What changes before it was read is kept up to so many bytes. With more the snapshot fails.
+    #[prost(uint64, tag = "3")]
+    pub most_bytes: u64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SnapshotBegun {
+    /// By database: keys, keys with an expiry.
+    #[prost(uint64, repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, repeated, tag = "2")]
+    pub expiring: ::prost::alloc::vec::Vec<u64>,
+    /// The node has the catalog: its records.
+    #[prost(bool, tag = "3")]
+    pub has_catalog: bool,
+    #[prost(message, repeated, tag = "4")]
+    pub records: ::prost::alloc::vec::Vec<Record>,
+}
+/// Reads the next piece of a snapshot. The response is SnapshotPiece.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReadSnapshot {
+    #[prost(uint64, tag = "1")]
+    pub txn: u64,
+}
+/// Keys as they stand in an RDB file.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SnapshotPiece {
+    #[prost(uint32, tag = "1")]
+    pub db: u32,
+    /// How many keys begin in this piece.
+    #[prost(uint64, tag = "2")]
+    pub keys: u64,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub content: ::prost::bytes::Bytes,
+    /// The last key goes on in the next piece.
+    #[prost(bool, tag = "4")]
+    pub unfinished: bool,
+    /// The snapshot is complete, and has ended.
+    #[prost(bool, tag = "5")]
+    pub last: bool,
+}
+/// Ends a snapshot. Has no response.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EndSnapshot {
+    #[prost(uint64, tag = "1")]
+    pub txn: u64,
+}
 /// At most 4 MB unless a single request is larger; at most 1 GB.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Requests {
@@ -317,7 +427,7 @@ pub struct Request {
     pub id: u64,
     #[prost(
         oneof = "request::Body",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 22, 13, 14, 15, 16, 17, 18, 19, 20, 21, 30, 40, 41, 42, 50"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 22, 13, 14, 15, 16, 17, 18, 19, 20, 21, 30, 40, 41, 42, 43, 44, 45, 50"
     )]
     pub body: ::core::option::Option<request::Body>,
 }
@@ -375,6 +485,12 @@ pub mod request {
         Decide(super::Decide),
         #[prost(message, tag = "42")]
         Accept(::prost::alloc::boxed::Box<super::Accept>),
+        #[prost(message, tag = "43")]
+        BeginSnapshot(super::BeginSnapshot),
+        #[prost(message, tag = "44")]
+        ReadSnapshot(super::ReadSnapshot),
+        #[prost(message, tag = "45")]
+        EndSnapshot(super::EndSnapshot),
         #[prost(message, tag = "50")]
         Trace(super::Trace),
     }
@@ -398,7 +514,7 @@ pub struct Response {
     pub id: u64,
     #[prost(
         oneof = "response::Body",
-        tags = "2, 3, 4, 5, 6, 7, 8, 13, 9, 10, 11, 12, 20, 30, 40, 50"
+        tags = "2, 3, 4, 5, 6, 7, 8, 13, 9, 10, 11, 12, 20, 30, 40, 43, 44, 50"
     )]
     pub body: ::core::option::Option<response::Body>,
 }
@@ -438,6 +554,10 @@ pub mod response {
         Invalidation(super::Invalidation),
         #[prost(message, tag = "40")]
         Transactions(super::Transactions),
+        #[prost(message, tag = "43")]
+        SnapshotBegun(::prost::alloc::boxed::Box<super::SnapshotBegun>),
+        #[prost(message, tag = "44")]
+        SnapshotPiece(::prost::alloc::boxed::Box<super::SnapshotPiece>),
         #[prost(message, tag = "50")]
         Draining(super::Draining),
     }
@@ -1098,37 +1218,6 @@ pub struct Unwatch {
     #[prost(uint64, tag = "1")]
     pub watch: u64,
 }
-/// Reads the catalog records with this prefix. The names are returned without it.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ReadRecords {
-    #[prost(bytes = "bytes", tag = "1")]
-    pub prefix: ::prost::bytes::Bytes,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Records {
-    #[prost(message, repeated, tag = "1")]
-    pub records: ::prost::alloc::vec::Vec<Record>,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Record {
-    #[prost(bytes = "bytes", tag = "1")]
-    pub name: ::prost::bytes::Bytes,
-    #[prost(bytes = "bytes", tag = "2")]
-    pub content: ::prost::bytes::Bytes,
-}
-/// Writes catalog records; with `replace`, deletes all others with the prefix.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct WriteRecords {
-    #[prost(bytes = "bytes", tag = "1")]
-    pub prefix: ::prost::bytes::Bytes,
-    #[prost(message, repeated, tag = "2")]
-    pub records: ::prost::alloc::vec::Vec<Record>,
-    #[prost(bool, tag = "3")]
-    pub replace: bool,
-    /// Names of records to delete.
-    #[prost(bytes = "bytes", repeated, tag = "4")]
-    pub gone: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
-}
 /// Asks the coordinator of a transaction for its decision. If there is none yet, the transaction is aborted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetDecision {
@@ -1226,29 +1315,6 @@ pub struct Acknowledge {
     /// HOST:PORT of the participant.
     #[prost(string, tag = "2")]
     pub node: ::prost::alloc::string::String,
-}
-/// Changes parameters of the node. The response is Status.
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct Configure {
-    /// Names and values as on the command line.
-    #[prost(message, repeated, tag = "1")]
-    pub settings: ::prost::alloc::vec::Vec<Setting>,
-    /// Reset the counts of Status.
-    #[prost(bool, tag = "2")]
-    pub reset_counts: bool,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Setting {
-    #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
-    #[prost(string, tag = "2")]
-    pub value: ::prost::alloc::string::String,
-}
-/// Flushes all changes to disk, with `checkpoint` also into the checkpoint.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Save {
-    #[prost(bool, tag = "1")]
-    pub checkpoint: bool,
 }
 /// Distributes a newer slot map.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -58,7 +58,12 @@ pub(crate) fn parent_span(trace: &wire::Trace) -> Option<SpanContext> {
 pub(crate) fn is_answered(body: &Ask) -> bool {
     !matches!(
         body,
-        Ask::Cancel(_) | Ask::Unwatch(_) | Ask::SetInvalidations(_) | Ask::Report(_) | Ask::Trace(_)
+        Ask::Cancel(_)
+            | Ask::Unwatch(_)
+            | Ask::SetInvalidations(_)
+            | Ask::Report(_)
+            | Ask::EndSnapshot(_)
+            | Ask::Trace(_)
     )
 }
 
@@ -151,7 +156,7 @@ fn with_error(span: Span, code: &'static str, text: &str) -> Span {
     span.with("error.type", code).with_error(text)
 }
 
-/// A request in a word, as `store.proto` calls it.
+/// A request in a word, as the protocol calls it.
 fn method_of(body: &Ask) -> &'static str {
     match body {
         Ask::Handshake(_) => "Handshake",
@@ -179,6 +184,9 @@ fn method_of(body: &Ask) -> &'static str {
         Ask::ListTransactions(_) => "ListTransactions",
         Ask::Decide(_) => "Decide",
         Ask::Accept(_) => "Accept",
+        Ask::BeginSnapshot(_) => "BeginSnapshot",
+        Ask::ReadSnapshot(_) => "ReadSnapshot",
+        Ask::EndSnapshot(_) => "EndSnapshot",
         Ask::Trace(_) => "Trace",
     }
 }

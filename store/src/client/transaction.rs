@@ -302,6 +302,19 @@ impl DistributedTransaction {
         }
     }
 
+    /// Sends a request that belongs to the transaction, whose number it is made of, to all participants. The link to each, the
+    /// stream, the number and the answer.
+    pub(super) fn ask_participants(
+        &self,
+        request: impl Fn(u64) -> Ask,
+    ) -> Vec<(Arc<Link>, u64, u64, Pending)> {
+        let ask = |Participant { link, stream, .. }: &Participant| {
+            let pending = link.ask_on(*stream, request(self.number));
+            (link.clone(), *stream, self.number, pending)
+        };
+        self.participants.iter().map(ask).collect()
+    }
+
     /// Takes everything back.
     fn abort(&mut self) {
         for participant in &self.participants {

@@ -21,7 +21,7 @@ use super::host::Host;
 use super::in_doubt::unless_held_up;
 use super::membership::Taken;
 use super::pending;
-use super::records::OWN;
+use super::records::common_records;
 use super::refusal::refusal;
 use super::registry::{Arrival, Found, Roles};
 use crate::client::link::MESSAGE_BYTES;
@@ -175,13 +175,7 @@ async fn try_batch(
 
 /// The catalog's records but those that are the node's own.
 fn catalog(host: &Host) -> Vec<wire::Record> {
-    let records = host.node.records(b"").into_iter();
-    let common = records.filter(|(name, _)| !OWN.iter().any(|own| name.starts_with(own)));
-    let record = |(name, content): (Vec<u8>, Arc<[u8]>)| wire::Record {
-        name: name.into(),
-        content: content.to_vec().into(),
-    };
-    common.map(record).collect()
+    common_records(host.node.records(b""))
 }
 
 /// As long as this lives the catalog does not change.

@@ -2,6 +2,7 @@
 
 use std::array::TryFromSliceError;
 use std::fmt;
+use std::sync::Arc;
 
 use prost::{DecodeError, Message};
 use proto::disk::v1 as disk;
@@ -31,6 +32,16 @@ pub const ENDED: &[u8] = b"ended/";
 pub const CHOSEN: &[u8] = b"chosen/";
 /// What the names of all of these begin with.
 pub const OWN: &[&[u8]] = &[PREPARED, DECIDED, ACKNOWLEDGED, ENDED, CHOSEN, b"cluster/"];
+
+/// The records that belong to the whole cluster.
+pub fn common_records(all: impl IntoIterator<Item = (Vec<u8>, Arc<[u8]>)>) -> Vec<wire::Record> {
+    let common = all.into_iter().filter(|(name, _)| !OWN.iter().any(|own| name.starts_with(own)));
+    let record = |(name, content): (Vec<u8>, Arc<[u8]>)| wire::Record {
+        name: name.into(),
+        content: content.to_vec().into(),
+    };
+    common.map(record).collect()
+}
 
 /// Why a node cannot be served with the records that it has.
 #[derive(Debug)]

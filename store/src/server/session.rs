@@ -33,6 +33,7 @@ use super::refusal::refusal;
 use super::refused::Refused;
 use super::requests;
 use super::resolve;
+use super::snapshots::{self, PeerSnapshot};
 use super::status::{greet, status};
 use super::step;
 use super::watches::{Watched, Watches};
@@ -82,6 +83,7 @@ pub(crate) struct Session {
     leaving: bool,
     waiting: Arc<Mutex<PendingCalls>>,
     watches: Arc<Watches>,
+    snapshot: Option<PeerSnapshot>,
     /// The span that the next request belongs to, if that is traced.
     parent_span: Option<spans::SpanContext>,
     /// Answers of the present message.
@@ -101,6 +103,7 @@ impl Session {
             leaving: false,
             waiting: Arc::default(),
             watches: Arc::default(),
+            snapshot: None,
             parent_span: None,
             ready: Vec::new(),
             ready_bytes: 0,
@@ -279,6 +282,19 @@ impl Session {
                 self.later(id, move |host| moving::receive(host, session, *request));
             }
             Ask::Save(request) => self.later(id, move |host| requests::save(host, request)),
+            Ask::BeginSnapshot(request) => self.begin_snapshot(id, &request),
+            Ask::ReadSnapshot(request) => match self.snapshot_of(request.txn) {
+                Some(snapshot) => {
+                    let piece = snapshot.read();
+                    self.later(id, |_| piece);
+                }
+                None => self.refuse(id, Code::Invalid, "no such snapshot has begun"),
+            },
+            Ask::EndSnapshot(request) => {
+                if self.snapshot_of(request.txn).is_some() {
+                    self.snapshot = None;
+                }
+            }
             Ask::Configure(request) => self.answer(id, requests::configure(&self.host, request)),
         }
         true
@@ -315,6 +331,20 @@ impl Session {
         self.host.sessions.knows(self.number, map.map_or(0, |map| map.digest()));
         self.host.sessions.invalidations_enabled(&self.host.node, self.number, hello.invalidations);
         true
+    }
+
+    fn begin_snapshot(&mut self, id: u64, request: &wire::BeginSnapshot) {
+        match snapshots::begin(&self.host, self.number, request) {
+            Ok((snapshot, begun)) => {
+                self.snapshot = Some(snapshot);
+                self.answer(id, Answer::SnapshotBegun(Box::new(begun)));
+            }
+            Err(refused) => self.answer(id, Answer::Refusal(refused)),
+        }
+    }
+
+    fn snapshot_of(&self, number: u64) -> Option<&PeerSnapshot> {
+        self.snapshot.as_ref().filter(|snapshot| snapshot.number == number)
     }
 
     fn heartbeat(&mut self, id: u64, request: wire::Heartbeat) {

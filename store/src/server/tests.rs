@@ -1,6 +1,7 @@
 //! Nodes in one process, whose disks are in memory: what becomes of their transactions when messages and flushes are late.
 
 mod membership;
+mod snapshots;
 
 use std::io::ErrorKind;
 use std::pin::Pin;

@@ -51,6 +51,11 @@ impl LocalTransaction {
         shard.locks.mode_of(self.locks.id, db, key).is_some_and(|held| held.covers(need))
     }
 
+    /// Its node.
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
     /// Whether it has locked the whole node.
     pub(crate) fn holds_everything(&self) -> bool {
         self.locks.whole

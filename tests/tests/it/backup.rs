@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU64;
-use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -14,26 +13,34 @@ use std::time::Duration;
 use store_engine::rdb::file::{RdbItem, RdbReader};
 use store_engine::{Entry, Value as Held};
 use tests::certificates::Authority;
+use tests::cluster::Member;
 use tests::process::command;
 use tests::proxy::Proxy;
 use tests::temp_dir::TempDir;
 use tests::{Client, Oracle, TestServer, Value, notation, wait_until};
 
 /// More than the sockets between two processes take, so that a server cannot have read all before its client reads.
-const KEYS: usize = 30_000;
-const VALUE_BYTES: usize = 1000;
+const KEYS: usize = 3000;
+const VALUE_BYTES: usize = 8000;
 
 fn fill(server: &TestServer) {
-    let script = "for i = 1, tonumber(ARGV[1]) do redis.call('set', 'k' .. i, string.rep('x', ARGV[2])) end";
-    let options = "#!lua flags=allow-undeclared-keys\n";
-    let reply = server.client().call([
-        "EVAL",
-        &format!("{options}{script}"),
-        "0",
-        &KEYS.to_string(),
-        &VALUE_BYTES.to_string(),
-    ]);
-    assert!(!matches!(reply, Value::Error(_)), "{}", notation::reply(&reply));
+    set_all(server, &[b'x'; VALUE_BYTES]);
+}
+
+fn set_all(server: &TestServer, value: &[u8]) {
+    let set = |at| vec![b"SET".to_vec(), format!("k{at}").into_bytes(), value.to_vec()];
+    let replies = server.client().pipeline(&(1..=KEYS).map(set).collect::<Vec<_>>());
+    assert!(replies.iter().all(|reply| notation::reply(reply) == "+OK"));
+}
+
+/// A server that has the data itself.
+fn embedded() -> TestServer {
+    TestServer::start(&["--shards", "4"])
+}
+
+/// A server whose data is on three store nodes.
+fn over_nodes(flags: &[&str]) -> TestServer {
+    TestServer::start_over((0..3).map(|_| TestServer::store(&["--shards", "4"])).collect(), flags)
 }
 
 fn run(client: &mut Client, lines: &[&str]) {
@@ -167,20 +174,28 @@ fn check_pairs(found: &BTreeMap<(usize, Vec<u8>), Entry>) {
 
 #[test]
 fn a_backup_is_of_one_moment_while_everything_changes() {
-    let server = TestServer::start(&["--shards", "4"]);
-    fill(&server);
+    is_of_one_moment(&embedded());
+}
+
+#[test]
+fn a_backup_of_nodes_is_of_one_moment_while_everything_changes() {
+    is_of_one_moment(&over_nodes(&[]));
+}
+
+fn is_of_one_moment(server: &TestServer) {
+    fill(server);
     let writers = Writers { stop: AtomicBool::new(false), rounds: Default::default() };
     let files = thread::scope(|scope| {
         for number in 0..3 {
-            let (writers, server) = (&writers, &server);
+            let writers = &writers;
             scope.spawn(move || writers.work(server, number));
         }
         let files: Vec<Vec<u8>> = (0..2)
             .map(|_| {
                 wait_until("the writers have begun", || writers.rounds() > 100);
-                let mut sync = Sync::begin(&server);
+                let mut sync = Sync::begin(server);
                 let before = writers.rounds();
-                wait_until("much has changed since", || writers.rounds() > before + 1000);
+                wait_until("much has changed since", || writers.rounds() > before + 300);
                 sync.finish().expect("a whole file")
             })
             .collect();
@@ -190,7 +205,7 @@ fn a_backup_is_of_one_moment_while_everything_changes() {
     files.iter().for_each(|bytes| check_pairs(&keys(bytes)));
     // What redis-cli gets, when nothing changes any more, is what there is.
     let dir = TempDir::made("backup-cli");
-    let Some(output) = redis_cli(&server, &["--rdb", &dir.child("dump.rdb")]) else { return };
+    let Some(output) = redis_cli(server, &["--rdb", &dir.child("dump.rdb")]) else { return };
     assert!(output.status.success(), "{output:?}");
     let found = keys(&fs::read(dir.child("dump.rdb")).expect("a file"));
     check_pairs(&found);
@@ -270,13 +285,21 @@ fn answers(client: &mut Client, lines: &[&str]) -> Vec<String> {
 
 #[test]
 fn what_redis_cli_gets_is_restored_here_and_by_redis() {
-    let server = TestServer::start(&[]);
+    is_restored(&embedded());
+}
+
+#[test]
+fn what_redis_cli_gets_of_nodes_is_restored_here_and_by_redis() {
+    is_restored(&over_nodes(&[]));
+}
+
+fn is_restored(server: &TestServer) {
     let mut client = server.client();
     let lines = fill_with_all(&mut client);
     let wanted = answers(&mut client, &lines);
     let dir = TempDir::made("backup-restored");
     let (file, data) = (dir.child("dump.rdb"), dir.child("data"));
-    let Some(output) = redis_cli(&server, &["--rdb", &file]) else { return };
+    let Some(output) = redis_cli(server, &["--rdb", &file]) else { return };
     assert!(output.status.success(), "{output:?}");
     let restored = command(&["store", "restore", &file, &data]).output().expect("it starts");
     assert!(restored.status.success(), "{restored:?}");
@@ -289,7 +312,7 @@ fn what_redis_cli_gets_is_restored_here_and_by_redis() {
     }
     // Libraries alone.
     let file = dir.child("functions.rdb");
-    let output = redis_cli(&server, &["--functions-rdb", &file]).expect("it was there before");
+    let output = redis_cli(server, &["--functions-rdb", &file]).expect("it was there before");
     assert!(output.status.success(), "{output:?}");
     let items = items(&fs::read(file).expect("a file"));
     let libraries = items.iter().filter(|item| matches!(item, RdbItem::Library(_))).count();
@@ -309,23 +332,31 @@ fn fields_of_hashes_keep_their_times() {
 
 #[test]
 fn a_client_that_does_not_read_is_in_nobodys_way() {
-    let limit = "normal 1mb 0 0 pubsub 32mb 8mb 60";
-    let server = TestServer::start(&["--client-output-buffer-limit", limit]);
-    fill(&server);
-    let mut slow = Sync::begin(&server);
+    const LIMIT: [&str; 2] = ["--client-output-buffer-limit", "normal 1mb 0 0 pubsub 32mb 8mb 60"];
+    is_in_nobodys_way(&TestServer::start(&LIMIT), true);
+    // Store nodes say that they have given up when they are asked for the next piece.
+    is_in_nobodys_way(&over_nodes(&LIMIT), false);
+}
+
+fn is_in_nobodys_way(server: &TestServer, is_told: bool) {
+    fill(server);
+    let mut slow = Sync::begin(server);
     let mut client = server.client();
     // Nothing waits for it, and there is one at a time.
     assert_eq!(notation::reply(&client.run("REPLCONF capa eof")), "+OK");
-    assert_eq!(notation::reply(&client.run("SYNC")), "-ERR Another backup is in progress");
+    let refused = notation::reply(&client.run("SYNC"));
+    assert!(refused.starts_with("-ERR ") && refused.ends_with("another backup is in progress"), "{refused}");
     // What changes is kept for it up to the limit, and then it is given up.
-    let change = |at| vec![b"SET".to_vec(), format!("k{at}").into_bytes(), b"new".to_vec()];
-    let replies = client.pipeline(&(1..=KEYS).map(change).collect::<Vec<_>>());
-    assert!(replies.iter().all(|reply| notation::reply(reply) == "+OK"));
-    wait_until("the backup is given up", || server.log().contains("was ended after"));
-    assert!(server.log().contains("output limit"), "{}", server.log());
+    set_all(server, b"new");
+    let is_given_up = || server.log().contains("was ended after");
+    if is_told {
+        wait_until("the backup is given up", is_given_up);
+    }
     assert_eq!(slow.finish(), None);
+    wait_until("the backup is given up", is_given_up);
+    assert!(server.log().contains("output limit"), "{}", server.log());
     // The next one has what there is now.
-    let found = keys(&Sync::begin(&server).finish().expect("a whole file"));
+    let found = keys(&Sync::begin(server).finish().expect("a whole file"));
     assert_eq!(found.len(), KEYS);
     assert!(found.values().all(|entry| entry.value == Held::string(b"new")));
 }
@@ -345,14 +376,17 @@ fn a_flush_or_the_end_of_the_client_ends_a_backup() {
     assert_eq!(flushed.finish(), None);
     fill(&server);
     drop(Sync::begin(&server));
-    wait_until("the lost client is noticed", || {
-        let mut next = server.client();
-        next.run("REPLCONF capa eof");
-        next.send_raw(b"SYNC\r\n").expect("the server reads");
-        let mut first = [0];
-        next.stream().read_exact(&mut first).expect("an answer");
-        first == *b"$"
-    });
+    wait_until("the lost client is noticed", || begins(&server));
+}
+
+/// Whether a backup begins now.
+fn begins(server: &TestServer) -> bool {
+    let mut client = server.client();
+    run(&mut client, &["REPLCONF capa eof"]);
+    client.send_raw(b"SYNC\r\n").expect("the server reads");
+    let mut first = [0];
+    client.stream().read_exact(&mut first).expect("an answer");
+    first == *b"$"
 }
 
 #[test]
@@ -429,16 +463,44 @@ fn a_backup_needs_its_permission() {
 }
 
 #[test]
-fn data_on_store_nodes_is_not_given() {
-    let server = TestServer::start_over(vec![TestServer::store(&[])], &[]);
+fn slots_may_move_during_a_backup() {
+    let stores = [TestServer::store(&[]), TestServer::store(&[])];
+    let addresses = stores.each_ref().map(|store| store.address().to_string());
+    let server = TestServer::gateway(&stores.each_ref().map(TestServer::address), &[]);
+    fill(&server);
+    let mut sync = Sync::begin(&server);
+    let nodes = addresses.join(",");
+    let moved =
+        command(&["topology", "--stores", &nodes, "move", "--slots", "0-9000", "--to", &addresses[1]])
+            .output();
+    let moved = moved.expect("it starts");
+    assert!(moved.status.success(), "{moved:?}");
+    set_all(&server, b"new");
+    let found = keys(&sync.finish().expect("a whole file"));
+    assert_eq!(found.len(), KEYS);
+    assert!(found.values().all(|entry| entry.value == Held::string(&[b'x'; VALUE_BYTES])));
+    let found = keys(&Sync::begin(&server).finish().expect("a whole file"));
+    assert!(found.len() == KEYS && found.values().all(|entry| entry.value == Held::string(b"new")));
+}
+
+#[test]
+fn a_node_that_goes_ends_a_backup() {
+    let mut nodes: Vec<Member> = (0..2).map(|_| Member::store(Some("periodic"), &[])).collect();
+    nodes.iter_mut().for_each(Member::start);
+    let addresses: Vec<SocketAddr> = nodes.iter().map(Member::address).collect();
+    let server = TestServer::gateway(&addresses, &[]);
+    fill(&server);
+    let mut sync = Sync::begin(&server);
+    nodes[1].kill();
+    assert_eq!(sync.finish(), None);
+    wait_until("the backup is given up", || server.log().contains("was ended after"));
+    assert!(server.log().contains(&format!("store node {}: ", addresses[1])), "{}", server.log());
     let mut client = server.client();
     run(&mut client, &["REPLCONF capa eof"]);
-    let reply = notation::reply(&client.run("SYNC"));
-    assert!(reply.starts_with("-ERR The data is on store nodes"), "{reply}");
-    let dir = TempDir::made("backup-nodes");
-    let (code, _, said) = backup(&[&format!("redis://{}", server.address()), &dir.child("no.rdb")]);
-    assert!(code == Some(1) && said.contains("The data is on store nodes"), "{said}");
-    assert!(!Path::new(&dir.child("no.rdb")).exists());
+    let refused = notation::reply(&client.run("SYNC"));
+    assert!(refused.starts_with("-CLUSTERDOWN"), "{refused}");
+    nodes[1].start();
+    wait_until("the node that stayed is free for another backup", || begins(&server));
 }
 
 /// Runs `moonshard backup`: the exit code, standard output and standard error.

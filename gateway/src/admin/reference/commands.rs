@@ -160,7 +160,7 @@ const DIFFERENT: &[(&str, &str)] = &[
 ];
 
 const SYNC: &str = "for backups, as `redis-cli --rdb` makes them: sends all data as an RDB file, and no changes after it, as there \
-                    are no replicas. Needs `REPLCONF capa eof`; one at a time. Refused over store nodes, HTTP and gRPC";
+                    are no replicas. Needs `REPLCONF capa eof`; one at a time. Refused over HTTP and gRPC";
 
 /// Commands that only answer with an error.
 const REFUSED: &[(&str, &str)] = &[

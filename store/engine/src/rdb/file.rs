@@ -36,6 +36,8 @@ const BLOCK: usize = 64 * 1024;
 /// Writes a file.
 pub struct RdbWriter<W: Write> {
     out: Summed<W>,
+    /// What the keys that follow are of.
+    database: Option<usize>,
 }
 
 impl<W: Write> RdbWriter<W> {
@@ -44,7 +46,7 @@ impl<W: Write> RdbWriter<W> {
         let mut out = Summed { inner: out, block: Vec::with_capacity(BLOCK), sum: 0 };
         out.write_all(SIGNATURE)?;
         write!(out, "{VERSION:04}")?;
-        Ok(RdbWriter { out })
+        Ok(RdbWriter { out, database: None })
     }
 
     /// A field about the whole, such as `redis-ver`.
@@ -77,13 +79,16 @@ impl<W: Write> RdbWriter<W> {
         write_key(&mut self.out, key, entry, meta)
     }
 
-    /// Keys of a snapshot.
+    /// Keys of a snapshot, or the next bytes of one.
     pub fn part(&mut self, part: &SnapshotPart) -> io::Result<()> {
         self.select(part.db)?;
         self.out.write_all(&part.bytes)
     }
 
     fn select(&mut self, db: usize) -> io::Result<()> {
+        if self.database.replace(db) == Some(db) {
+            return Ok(());
+        }
         self.out.write_all(&[SELECT_DATABASE])?;
         write_length(&mut self.out, db as u64)
     }
