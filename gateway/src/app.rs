@@ -166,15 +166,18 @@ async fn run(
     service_manager::ready(&format!("moonshard ready resp={resp_addr}{}", addresses.concat()));
 
     let mut stop = server.process.stop.subscribe();
-    tokio::select! {
-        () = signals.any() => {}
-        _ = stop.wait_for(|stop| *stop != Stop::Never) => {}
-    }
+    let gives_notice = tokio::select! {
+        gives_notice = signals.any() => gives_notice,
+        _ = stop.wait_for(|stop| *stop != Stop::Never) => false,
+    };
     service_manager::stopping();
     info!("shutting down: new connections are refused, pending requests are completed");
     accepting.abort();
     background.abort();
     balancing.abort();
+    if gives_notice {
+        server.sessions.announce_stop(&server.config.client_output_buffer_limit.pubsub);
+    }
     let _ = set_ready.send(false);
     let drained = async {
         while server.telemetry.counters.connections.load(Ordering::Relaxed) > 0 {
@@ -184,7 +187,7 @@ async fn run(
                 .clients
                 .lock()
                 .values()
-                .filter(|client| client.is_blocked())
+                .filter(|client| client.is_blocked() && !client.maintenance.is_moving())
                 .for_each(|client| client.kill());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -247,10 +250,11 @@ impl Signals {
         Ok(Signals { term: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
 
-    async fn any(&mut self) {
+    /// Waits for one. Whether clients are to have time to move: who presses Ctrl-C does not want to wait.
+    async fn any(&mut self) -> bool {
         tokio::select! {
-            _ = self.term.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.term.recv() => true,
+            _ = self.interrupt.recv() => false,
         }
     }
 }

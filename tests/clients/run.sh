@@ -219,6 +219,9 @@ if [[ $has_go ]]; then
     start go-redis "$folder/go/bin/resp"
     start recipes-go-redis "$here/recipes.sh" "$recipes" "$folder/go/bin/{}"
 fi
+beside maintenance timeout 300 "$python" "$here/python/maintenance.py" "$program" \
+    "$(address store-1 grpc),$(address store-2 grpc)"
+programs+=(maintenance)
 if command -v redis-cli >/dev/null; then
     # The examples are those of a server that nobody else uses.
     serve examples 'moonshard ready' --resp 127.0.0.1:0 --http 127.0.0.1:0 --grpc 127.0.0.1:0

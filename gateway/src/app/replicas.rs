@@ -117,7 +117,7 @@ async fn take_part(
     }
     service_manager::ready(&format!("moonshard store ready {addresses}"));
     let is_recovered = tokio::select! {
-        () = signals.any() => false,
+        _ = signals.any() => false,
         () = process.recovered() => true,
         ended = &mut serving => {
             let error = match ended {

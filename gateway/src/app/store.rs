@@ -127,7 +127,7 @@ async fn run_node(config: &Arc<Config>, accept_loss: bool, beginning: Beginning)
 
     let founded = loop {
         tokio::select! {
-            () = signals.any() => break None,
+            _ = signals.any() => break None,
             (founding, answer) = service.founding_request() => {
                 let Some(dir) = config.data_dir.get() else { continue };
                 let founded = process::found(&dir, &founding).map_err(|error| error.to_string());

@@ -96,6 +96,8 @@ TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]
     Control server assisted client side caching.
 TRACKINGINFO
     Report tracking status for the current connection.
+MAINT_NOTIFICATIONS (ON|OFF) [MOVING-ENDPOINT-TYPE <type>]
+    Be notified before the server stops.
 NO-EVICT (ON|OFF)
     Protect current client connection from eviction.
 NO-TOUCH (ON|OFF)
@@ -138,6 +140,13 @@ static CLIENT: &[Command] = &[
         "Lists open connections.",
         "TYPE=normal_master_replica_pubsub(NORMAL | MASTER | REPLICA | PUBSUB)@5.0.0? ID=id(client-id:int...)@6.2.0?",
     )),
+    sub(
+        "maint_notifications",
+        "8.4.0",
+        Arity::AtLeast(3),
+        "Controls whether the connection is notified before the server stops. Not a command of open source Redis.",
+        "enabled(ON | OFF) MOVING-ENDPOINT-TYPE=type(INTERNAL-IP | INTERNAL-FQDN | EXTERNAL-IP | EXTERNAL-FQDN | NONE)?",
+    ),
     admin(sub(
         "no-evict",
         "7.0.0",
@@ -250,6 +259,10 @@ fn client(
             };
             out.ok();
         }
+        b"maint_notifications" => {
+            maintenance(session, args)?;
+            out.ok();
+        }
         b"no-evict" => {
             session.client.details.lock().no_evict = is_on(args[2])?;
             out.ok();
@@ -279,6 +292,24 @@ fn client(
         }
         _ => reply::help(out, "CLIENT", HELP),
     }
+    Ok(())
+}
+
+/// MAINT_NOTIFICATIONS. The type of an endpoint is taken and not needed, as no endpoint is named.
+fn maintenance(session: &Session, args: Args<'_>) -> Result<(), CommandError> {
+    const TYPES: [&str; 5] = ["internal-ip", "internal-fqdn", "external-ip", "external-fqdn", "none"];
+    let wanted = is_on(args[2])?;
+    for option in args.rest(3).chunks(2) {
+        let [name, kind] = option else { return Err(error::SYNTAX) };
+        let is_known = TYPES.iter().any(|known| kind.eq_ignore_ascii_case(known.as_bytes()));
+        if !name.eq_ignore_ascii_case(b"moving-endpoint-type") || !is_known {
+            return Err(error::SYNTAX);
+        }
+    }
+    if wanted && !(session.hears && session.protocol == Protocol::Resp3) {
+        return Err(CommandError::new("ERR MAINT_NOTIFICATIONS needs RESP3: send HELLO 3 first"));
+    }
+    session.client.maintenance.set_wanted(wanted);
     Ok(())
 }
 

@@ -204,6 +204,7 @@ fn reset(server: &Server, session: &mut Session, _: Args<'_>, out: &mut Reply) -
     let mut details = session.client.details.lock();
     details.name.clear();
     details.no_evict = false;
+    session.client.maintenance.set_wanted(false);
     session.client.set_no_touch(false);
     details.db = 0;
     out.status("RESET");

@@ -134,13 +134,16 @@ impl Connection {
         let mut killed = pin!(client.wake.notified());
         let mut woken = pin!(client.pushes.woken());
         let mut is_woken = false;
-        let mut stopping = pin!(async { ready.wait_for(|ready| !ready).await.map(drop) });
+        let mut stopping = pin!(async {
+            let _ = ready.wait_for(|ready| !ready).await;
+            client.maintenance.over().await;
+        });
         if wire.is_sealed() {
             tokio::select! {
                 biased;
                 agreed = timeout(time_limit(&self.entry.server.config), wire.agreed()) => agreed??,
                 () = &mut killed => return wire.shutdown().await.map(|()| Left::Closed),
-                _ = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
+                () = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
             }
         }
         // A connection may have moved here with a request that it has read elsewhere.
@@ -152,7 +155,7 @@ impl Connection {
                         biased;
                         come = self.push_until_readable(wire) => come?,
                         () = &mut killed => return wire.shutdown().await.map(|()| Left::Closed),
-                        _ = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
+                        () = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
                     }
                 }
                 let read = tokio::select! {
@@ -164,7 +167,7 @@ impl Connection {
                         continue;
                     }
                     () = &mut killed => return wire.shutdown().await.map(|()| Left::Closed),
-                    _ = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
+                    () = &mut stopping => return wire.shutdown().await.map(|()| Left::Closed),
                 };
                 if read == 0 {
                     return Ok(Left::Closed);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use store::Blocked;
 
+use super::maintenance::Maintenance;
 use super::memory::{ClientMemory, ConnectionMemory};
 use super::push_queue::PushQueue;
 use crate::acl::Account;
@@ -35,6 +36,8 @@ pub struct ClientInfo {
     pub blocked: Mutex<Option<Blocked>>,
     /// Its push messages.
     pub pushes: PushQueue,
+    /// CLIENT MAINT_NOTIFICATIONS
+    pub maintenance: Maintenance,
     /// The user that it is.
     pub account: Mutex<Arc<Account>>,
     /// CLIENT NO-TOUCH; beside the details, for each call asks.
@@ -103,6 +106,7 @@ impl ClientInfo {
             killed: AtomicBool::new(false),
             wake: tokio::sync::Notify::new(),
             blocked: Mutex::default(),
+            maintenance: Maintenance::default(),
             account: Mutex::new(account),
             no_touch: AtomicBool::new(false),
             command: AtomicUsize::new(0),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::client::ClientInfo;
+use super::maintenance::{self, NOTICE};
 use super::memory::ClientMemory;
 use super::monitors::Monitors;
 use super::pause::Pause;
@@ -14,6 +15,8 @@ use super::pubsub::PubSub;
 use super::tracking::Tracking;
 use crate::acl::Account;
 use crate::config::Config;
+use crate::config::cell::OutputLimit;
+use crate::telemetry::counters::unix_ms;
 
 /// All clients, and what they share.
 pub struct Sessions {
@@ -55,6 +58,18 @@ impl Sessions {
     /// The connected client of this number.
     pub fn client(&self, id: u64) -> Option<Arc<ClientInfo>> {
         self.clients.lock().get(&id).cloned()
+    }
+
+    /// Notifies all clients that want it, over RESP3, that the server stops. Before their connections see that it does.
+    pub fn announce_stop(&self, limit: &OutputLimit) {
+        let message = maintenance::moving(unix_ms(), NOTICE);
+        for client in self.clients.lock().values() {
+            if client.maintenance.is_wanted() && client.pushes.is_resp3() {
+                client.maintenance.begin();
+                client.pushes.push(&message, limit);
+                client.pushes.expect();
+            }
+        }
     }
 
     /// Bytes that the clients make the server hold together.

@@ -27,6 +27,7 @@ mod introspection;
 mod limits;
 mod lock_queues;
 mod long_calls;
+mod maintenance;
 mod membership;
 mod memory_limits;
 mod metrics;

@@ -17,6 +17,10 @@ const ABSENT: &[(&str, &str)] = &[
 /// Commands that Redis 7.0 does not have.
 const ADDED: &[(&str, &str)] = &[
     (
+        "CLIENT MAINT_NOTIFICATIONS",
+        "as in Redis Software, over RESP3: SIGTERM sends MOVING, and the connection is served for six seconds more. No endpoint is named",
+    ),
+    (
         "CLIENT NO-TOUCH",
         "as in Redis 7.2; over store nodes, values that a script or transaction fetches count as used",
     ),
