@@ -601,3 +601,41 @@ async fn images_are_small_and_paid_for() {
     drop((small, large, too_large));
     assert_eq!(footprint.bytes(), 0);
 }
+
+/// A run needs the same fuel whether its script is compiled for it or was before, and the compilation has its own.
+#[tokio::test]
+async fn the_fuel_of_a_run_does_not_depend_on_who_compiled_it() {
+    let lab = Lab::new(Instances::Rewind).await;
+    let input = RunInput {
+        name: "f",
+        keys: &[],
+        args: &[],
+        clock_seconds: 0.0,
+        seed: 1,
+        function: false,
+        frames: false,
+    };
+    let input = input.encode();
+    let source = format!("{} return 1", "local function f() return 7 end ".repeat(40));
+    let fresh = || Script::new(source.as_bytes());
+    let (_, _, usage) = lab.runtime.run(&fresh(), &input, &BUDGET, TestHost).await;
+    assert!(usage.compile_fuel > usage.fuel, "{usage:?}");
+    for (fuel, wanted) in
+        [(usage.fuel, Outcome::Reply(b":1\r\n".into())), (usage.fuel / 2, Outcome::Limit(Limit::Fuel))]
+    {
+        let script = fresh();
+        for _ in 0..3 {
+            let (_, outcome, spent) =
+                lab.runtime.run(&script, &input, &Budget { fuel, ..BUDGET }, TestHost).await;
+            assert_eq!(outcome, wanted);
+            assert!(spent.fuel >= fuel && spent.compile_fuel <= usage.compile_fuel, "{spent:?}");
+        }
+        assert!(script.image_bytes() > 0, "later runs found it compiled");
+    }
+    // A long text does not compile for nothing, and what that took is known.
+    let long = Script::new("f = function() return 7 end ".repeat(20_000).as_bytes());
+    let (_, outcome, spent) =
+        lab.runtime.run(&long, &input, &Budget { fuel: 5000, ..BUDGET }, TestHost).await;
+    assert_eq!(outcome, Outcome::Limit(Limit::Fuel));
+    assert!(spent.fuel == 0 && spent.compile_fuel >= crate::sandbox::COMPILE_FUEL, "{spent:?}");
+}

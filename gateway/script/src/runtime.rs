@@ -385,6 +385,7 @@ impl<H: Host> Runtime<H> {
         if image.is_some() {
             return Ok(());
         }
+        sandbox.begin_compilation(budget)?;
         let len = sandbox.write_input(&self.pristine, &script.source).await?;
         let compile = sandbox.compile.clone();
         let packed = until(deadline, compile.call_async(&mut sandbox.store, len)).await?;
@@ -408,11 +409,11 @@ impl<H: Host> Runtime<H> {
     }
 
     fn usage(&self, sandbox: &Sandbox<H>, budget: &Budget) -> ResourceUsage {
-        let left = sandbox.store.get_fuel().unwrap_or(0);
         let state = sandbox.store.data();
+        let (fuel, compile_fuel) = sandbox.used_fuel();
         ResourceUsage {
-            fuel: budget.fuel.saturating_sub(left).saturating_add(state.host_fuel),
-            compile_fuel: state.compile_fuel,
+            fuel,
+            compile_fuel,
             memory_bytes: sandbox.memory_bytes(),
             calls: state.calls,
             time: budget.time.saturating_sub(state.deadline.saturating_duration_since(Instant::now())),

@@ -53,6 +53,10 @@ pub(crate) struct State<H> {
     /// Fuel charged by host calls. Kept apart from the guest's own counter, since setting that counter would
     /// begin a new slice.
     pub host_fuel: u64,
+    /// What the guest had for its present part: the compilation, or the run.
+    pub fuel_limit: u64,
+    /// It is being compiled.
+    pub compiles: bool,
     /// Fuel that the preparation of the run took.
     pub compile_fuel: u64,
     /// Host fuel since the thread was last given away.
@@ -150,6 +154,8 @@ impl<H: Host> Sandbox<H> {
                 memory: None,
                 reply: Vec::new(),
                 host_fuel: 0,
+                fuel_limit: u64::MAX,
+                compiles: false,
                 compile_fuel: 0,
                 unyielded: 0,
                 slice_fuel: u64::MAX,
@@ -237,6 +243,7 @@ impl<H: Host> Sandbox<H> {
         self.store.set_fuel(budget.fuel)?;
         let state = self.store.data_mut();
         (state.compile_fuel, state.host_fuel) = (copy_fuel, 0);
+        (state.fuel_limit, state.compiles) = (budget.fuel, false);
         state.unyielded = copy_fuel;
         state.slice_fuel = budget.slice_fuel;
         state.calls = 0;
@@ -247,15 +254,35 @@ impl<H: Host> Sandbox<H> {
         Ok(())
     }
 
+    /// Begins the compilation of a script, which has fuel of its own: whether a script may run must not depend on whether
+    /// another run has compiled it.
+    pub fn begin_compilation(&mut self, budget: &Budget) -> wasmtime::Result<()> {
+        let fuel = budget.fuel.max(COMPILE_FUEL);
+        self.store.set_fuel(fuel)?;
+        let state = self.store.data_mut();
+        (state.fuel_limit, state.compiles) = (fuel, true);
+        Ok(())
+    }
+
     /// Ends the preparation of a run: from here on the run has its fuel to itself.
     pub fn begin_run(&mut self, budget: &Budget) -> wasmtime::Result<()> {
-        let left = self.store.get_fuel()?;
+        let (_, compile_fuel) = self.used_fuel();
         self.store.set_fuel(budget.fuel)?;
         let state = self.store.data_mut();
-        let used = budget.fuel.saturating_sub(left).saturating_add(state.host_fuel);
-        state.compile_fuel = state.compile_fuel.saturating_add(used);
-        state.host_fuel = 0;
+        (state.compile_fuel, state.host_fuel) = (compile_fuel, 0);
+        (state.fuel_limit, state.compiles) = (budget.fuel, false);
         Ok(())
+    }
+
+    /// Fuel of the run so far, and of its preparation.
+    pub fn used_fuel(&self) -> (u64, u64) {
+        let state = self.store.data();
+        let left = self.store.get_fuel().unwrap_or(0);
+        let used = state.fuel_limit.saturating_sub(left).saturating_add(state.host_fuel);
+        match state.compiles {
+            true => (0, state.compile_fuel.saturating_add(used)),
+            false => (used, state.compile_fuel),
+        }
     }
 
     /// Puts the memory back. A sandbox that is used again gets a guard, so that next time only what was written
@@ -315,6 +342,8 @@ impl<H: Host> Sandbox<H> {
     }
 }
 
+/// What every script may use to be compiled: a text of some 30 KB.
+pub(crate) const COMPILE_FUEL: u64 = 4_000_000;
 /// Bytes of an image that are copied for nothing: those of ordinary scripts are smaller.
 pub(crate) const FREE_IMAGE_BYTES: usize = 256 << 10;
 /// Bytes of an image that cost a unit of fuel. Measured: copying a page into new memory takes about a microsecond, in
