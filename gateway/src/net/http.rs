@@ -6,6 +6,7 @@
 
 mod book;
 mod commands;
+mod compression;
 mod console;
 mod docs;
 mod embedded;
@@ -267,6 +268,7 @@ async fn answer(
     let checked = guard::check(&state.server.config, requester.local, &request);
     let is_preflight = guard::is_preflight(&request);
     let challenge = guard::challenge(request.headers());
+    let accepts_gzip = compression::is_accepted(request.headers());
     request.extensions_mut().insert(requester);
     let time_limit = Duration::from_millis(state.server.config.http_timeout_ms.get());
     let answered = ServiceBuilder::new()
@@ -283,6 +285,7 @@ async fn answer(
     }
     // A value that a browser is led to is never run as something else than it says.
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let response = compression::compress(response, accepts_gzip).await;
     let traced = span.and_then(|span| span.lock().take());
     Ok(match traced {
         Some(traced) => traced.around(response).map(Body::new),

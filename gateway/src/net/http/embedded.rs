@@ -7,6 +7,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rust_embed::EmbeddedFile;
 
+use super::compression;
+
 /// Finds an embedded file by its path.
 pub type Find = fn(&str) -> Option<EmbeddedFile>;
 
@@ -25,10 +27,8 @@ pub struct Delivery<'a> {
 pub fn respond(find: Find, path: &str, file: EmbeddedFile, delivery: Delivery<'_>) -> Response {
     let tag: String = file.metadata.sha256_hash()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
     let tag = format!("\"{tag}\"");
-    let lists = |name: &HeaderName, wanted: &str| {
-        let value = delivery.request.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        value.split(',').any(|one| one.split(';').next().is_some_and(|one| one.trim() == wanted))
-    };
+    let known = delivery.request.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+    let is_known = known.unwrap_or_default().split(',').any(|one| one.trim() == tag);
     let caching = if delivery.immutable { "public, max-age=31536000, immutable" } else { "no-cache" };
     let mut headers = protective(delivery.policy);
     headers.extend([
@@ -37,10 +37,11 @@ pub fn respond(find: Find, path: &str, file: EmbeddedFile, delivery: Delivery<'_
         (header::CONTENT_TYPE, HeaderValue::from_static(media_type(path))),
     ]);
     headers.extend(HeaderValue::from_str(&tag).ok().map(|tag| (header::ETAG, tag)));
-    if lists(&header::IF_NONE_MATCH, &tag) {
+    if is_known {
         return (StatusCode::NOT_MODIFIED, headers).into_response();
     }
-    let compressed = lists(&header::ACCEPT_ENCODING, "gzip").then(|| find(&format!("{path}.gz"))).flatten();
+    let compressed =
+        compression::is_accepted(delivery.request).then(|| find(&format!("{path}.gz"))).flatten();
     let file = match compressed {
         Some(compressed) => {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
