@@ -24,7 +24,7 @@ use self::counts::{Calls, Errors, Refusal};
 use self::latency::Latency;
 use self::rates::RateSampler;
 use self::script_events::Events;
-use self::script_stats::Totals;
+use self::script_stats::{NamedTotals, Totals};
 use self::slow_log::SlowLog;
 use self::spans::Spans;
 use crate::config::Config;
@@ -52,6 +52,8 @@ pub struct Telemetry {
     pub script_events: Arc<Events>,
     /// What all runs of scripts did together.
     pub script_totals: Totals,
+    /// The same by the names of scripts and functions.
+    pub named_scripts: NamedTotals,
 }
 
 impl Telemetry {
@@ -70,6 +72,7 @@ impl Telemetry {
             spans: Spans::new(config.clone()),
             script_events: Arc::default(),
             script_totals: Totals::default(),
+            named_scripts: NamedTotals::default(),
         }
     }
 

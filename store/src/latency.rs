@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Bounds in nanoseconds: powers of four of 1024 nanoseconds, up to four seconds.
-pub const BOUNDS: [u64; 12] = {
-    let mut bounds = [1024; 12];
+/// Bounds in nanoseconds: 1024 and powers of two of it, up to four seconds.
+pub const BOUNDS: [u64; 23] = {
+    let mut bounds = [1024; 23];
     let mut at = 1;
     while at < bounds.len() {
-        bounds[at] = bounds[at - 1] * 4;
+        bounds[at] = bounds[at - 1] * 2;
         at += 1;
     }
     bounds
@@ -19,7 +19,8 @@ pub const BOUNDS: [u64; 12] = {
 
 /// The bucket of a time: the place of the first bound beyond it.
 pub fn bucket_of(nanos: u64) -> usize {
-    BOUNDS.iter().position(|bound| nanos < *bound).unwrap_or(BOUNDS.len())
+    // One more bit, one more bound.
+    ((nanos / BOUNDS[0] * 2 + 1).ilog2() as usize).min(BOUNDS.len())
 }
 
 /// How many times are within each of [`BOUNDS`], and how many beyond.
@@ -64,9 +65,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_time_has_the_first_bound_beyond_it() {
+        let around = BOUNDS.iter().flat_map(|bound| [bound - 1, *bound, bound + 1]);
+        for nanos in around.chain([0, 1, u64::MAX / 2, u64::MAX]) {
+            let wanted = BOUNDS.iter().position(|bound| nanos < *bound).unwrap_or(BOUNDS.len());
+            assert_eq!(bucket_of(nanos), wanted, "{nanos}");
+        }
+    }
+
+    #[test]
     fn times_fall_into_the_bucket_whose_bound_is_beyond_them() {
         let times = Times::default();
-        for nanos in [0, 1023, 1024, 4095, u64::MAX] {
+        for nanos in [0, 1023, 1024, 2047, u64::MAX] {
             times.add(Duration::from_nanos(nanos));
         }
         let (buckets, _) = times.totals();

@@ -64,8 +64,8 @@ OpenTelemetry collector if `otel-endpoint` names one. A store node serves `/metr
 `http` says; without that parameter it serves none of them. `moonshard metrics` prints this table.
 
 Counters only grow while the process lives; `CONFIG RESETSTAT` resets INFO, not metrics. The values of labels are bounded:
-no name, key or script of a client becomes one, except code words of errors, of which 128 are distinguished. Histograms have
-bounds of 1.024 microseconds times powers of four, up to 4.3 seconds. A gateway over store nodes reports `keys` and memory as
+no name, key or script of a client becomes one, except code words of errors, of which 128 are distinguished, and names that scripts
+declare or functions have, of which 100 are. Histograms have bounds of 1.024 microseconds times powers of two, up to 4.3 seconds. A gateway over store nodes reports `keys` and memory as
 the sum over its store nodes as of at most a second ago.
 
 [Observability](../observability.md) has more about dashboards, alerts and traces.";

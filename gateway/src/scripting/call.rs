@@ -59,6 +59,14 @@ impl Program {
         }
     }
 
+    /// The name that the script has given itself, or that of the function.
+    pub(super) fn declared_name(&self) -> Option<&str> {
+        match self {
+            Program::Script(known) => known.header.name.as_deref(),
+            Program::Function(function) => Some(&function.name),
+        }
+    }
+
     pub(super) fn stats(&self) -> &Stats {
         match self {
             Program::Script(known) => &known.stats,
@@ -152,7 +160,11 @@ impl ScriptCall<'_> {
 
     /// Counts a run, and records its end where that was asked for.
     pub(super) fn note(&self, telemetry: &Telemetry, ended: Ended, usage: &ResourceUsage) {
-        self.program.stats().add(ended, usage);
+        let stats = self.program.stats();
+        stats.add(ended, usage);
+        if let Some(name) = self.program.declared_name() {
+            stats.add_named(&telemetry.named_scripts, name, ended, usage);
+        }
         telemetry.script_totals.add(ended, usage);
         self.report_end(ended, usage);
     }

@@ -1,6 +1,8 @@
 //! What the runs of a script did: counted for each script, in bounded memory.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
@@ -67,9 +69,38 @@ impl Totals {
     }
 }
 
+/// Most names of scripts that metrics tell apart, and their longest.
+const MOST_NAMES: usize = 100;
+const MOST_NAME_BYTES: usize = 64;
+/// The name of all others.
+const OTHER: &str = "other";
+
+/// [`Totals`] by the names that scripts have declared, of which there is a bounded number.
+#[derive(Default)]
+pub struct NamedTotals(Mutex<BTreeMap<Box<str>, Arc<Totals>>>);
+
+impl NamedTotals {
+    /// Those of all scripts with this name; of a name too many, those of all such names.
+    fn of(&self, name: &str) -> Arc<Totals> {
+        let mut all = self.0.lock();
+        if let Some(known) = all.get(name) {
+            return known.clone();
+        }
+        let fits = all.len() < MOST_NAMES && name.len() <= MOST_NAME_BYTES;
+        all.entry(if fits { name } else { OTHER }.into()).or_default().clone()
+    }
+
+    /// All of them, by name.
+    pub fn all(&self) -> Vec<(String, Arc<Totals>)> {
+        self.0.lock().iter().map(|(name, totals)| (name.to_string(), totals.clone())).collect()
+    }
+}
+
 /// Counters and distributions of one script.
 #[derive(Default)]
 pub struct Stats {
+    /// Those of its name, once it has run.
+    named: OnceLock<Arc<Totals>>,
     runs: AtomicU64,
     errors: AtomicU64,
     limits: AtomicU64,
@@ -123,17 +154,20 @@ struct RunDistributions {
     micros: Histogram<u32>,
     /// Exactly: a histogram knows the largest as the end of a bucket.
     most: RunCost,
+    /// Exactly, too.
+    sum_micros: u64,
 }
 
 impl RunDistributions {
     fn new() -> RunDistributions {
         let empty = || Histogram::new_with_bounds(1, 1 << 40, 1).expect("the bounds are in order");
-        RunDistributions { fuel: empty(), micros: empty(), most: RunCost::default() }
+        RunDistributions { fuel: empty(), micros: empty(), most: RunCost::default(), sum_micros: 0 }
     }
 
     fn add(&mut self, RunCost { fuel, micros }: RunCost) {
         self.fuel.saturating_record(fuel);
         self.micros.saturating_record(micros);
+        self.sum_micros = self.sum_micros.saturating_add(micros);
         self.exceed(RunCost { fuel, micros });
     }
 
@@ -148,6 +182,7 @@ impl RunDistributions {
             Spread::Many(other) => {
                 self.fuel.add(&other.fuel).expect("all have the same bounds");
                 self.micros.add(&other.micros).expect("all have the same bounds");
+                self.sum_micros = self.sum_micros.saturating_add(other.sum_micros);
                 self.exceed(other.most);
             }
         }
@@ -178,6 +213,11 @@ impl Stats {
         if ended != Ended::Killed {
             self.spread.lock().add(RunCost { fuel: usage.fuel, micros: usage.time.as_micros() as u64 });
         }
+    }
+
+    /// Notes the same for all scripts of its name.
+    pub fn add_named(&self, names: &NamedTotals, name: &str, ended: Ended, usage: &ResourceUsage) {
+        self.named.get_or_init(|| names.of(name)).add(ended, usage);
     }
 
     /// Notes that a run had to be repeated.
@@ -241,7 +281,7 @@ impl Stats {
             let quantile = |share: f64| histogram.value_at_quantile(share).min(most);
             counts.extend(names.into_iter().zip([quantile(0.5), quantile(0.99), most]));
         }
-        Report { counts, latency: latency(&all.micros, all.most.micros) }
+        Report { counts, latency: latency(&all) }
     }
 }
 
@@ -251,8 +291,9 @@ fn add(counter: &AtomicU64, count: u64) {
 
 /// One line for each filled step of a histogram: up to how many microseconds, how many runs, and which share of
 /// all runs was as quick.
-fn latency(micros: &Histogram<u32>, most: u64) -> String {
-    let mut text = format!("Count: {} Average: {:.1} Max: {}\n", micros.len(), micros.mean(), most);
+fn latency(RunDistributions { micros, most, sum_micros, .. }: &RunDistributions) -> String {
+    let mean = *sum_micros as f64 / micros.len().max(1) as f64;
+    let mut text = format!("Count: {} Average: {mean:.1} Max: {}\n", micros.len(), most.micros);
     for step in micros.iter_recorded() {
         let (upto, runs) = (step.value_iterated_to(), step.count_at_value());
         text.push_str(&format!("<= {upto} usec: {runs} ({:.2}%)\n", step.percentile()));
@@ -278,6 +319,26 @@ mod tests {
         let of = |name| counts.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         assert_eq!([of("fuel_p50"), of("fuel_p99"), of("fuel_max")], [Some(5058); 3]);
         assert_eq!([of("usec_p50"), of("usec_max")], [Some(505); 2]);
+        let latency = Stats::report([&stats].into_iter()).latency;
+        assert!(latency.starts_with("Count: 1 Average: 505.0 Max: 505\n"), "{latency}");
+    }
+
+    #[test]
+    fn names_are_told_apart_up_to_a_number() {
+        let names = NamedTotals::default();
+        let scripts: Vec<(Stats, String)> = (0..MOST_NAMES + 20)
+            .map(|at| (Stats::default(), format!("script-{:03}", at % (MOST_NAMES + 10))))
+            .collect();
+        for (stats, name) in &scripts {
+            stats.add_named(&names, name, Ended::Well, &usage(10));
+        }
+        Stats::default().add_named(&names, &"x".repeat(MOST_NAME_BYTES + 1), Ended::Well, &usage(10));
+        let all = names.all();
+        let runs = |totals: &Totals| totals.outcomes()[0].1;
+        assert_eq!(all.len(), MOST_NAMES + 1);
+        let found = all.iter().find(|(name, _)| name == OTHER).map(|(_, totals)| runs(totals));
+        assert_eq!(found, Some(11), "ten names too many, and a long one");
+        assert_eq!(all.iter().filter(|(_, totals)| runs(totals) == 2).count(), 10);
     }
 
     #[test]

@@ -55,6 +55,23 @@ fn calls_are_counted_by_how_they_end() {
     assert_eq!(value(&text, r#"moonshard_command_duration_seconds_count{command="get"}"#), 2.0);
     assert_eq!(value(&text, r#"moonshard_script_runs_total{outcome="error"}"#), 1.0);
 
+    for script in ["#!lua name=limiter\nreturn redis.call('GET', 'b')", "#!lua name=limiter\nreturn 2"] {
+        client.eval(script, &["b"], &[]);
+    }
+    client
+        .run("FUNCTION LOAD \"#!lua name=lib\\nredis.register_function('queue', function() return 1 end)\"");
+    client.run("FCALL queue 0");
+    let text = scrape(&server);
+    for (name, wanted) in [
+        (r#"runs_total{script="limiter",outcome="ok"}"#, 2.0),
+        (r#"calls_total{script="limiter"}"#, 1.0),
+        (r#"duration_seconds_count{script="limiter"}"#, 2.0),
+        (r#"runs_total{script="queue",outcome="ok"}"#, 1.0),
+    ] {
+        assert_eq!(value(&text, &format!("moonshard_named_script_{name}")), wanted, "{name}");
+    }
+    assert!(value(&text, r#"moonshard_named_script_fuel_total{script="limiter"}"#) > 0.0);
+
     let commands = section(&mut client, "commandstats");
     assert!(commands.starts_with("# Commandstats\r\n"), "{commands}");
     let line = commands.lines().find(|line| line.starts_with("cmdstat_get:")).expect("a line");

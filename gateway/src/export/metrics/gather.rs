@@ -95,6 +95,18 @@ fn scripts(totals: &mut Gathered, server: &Server) {
     totals.times("moonshard_script_duration_seconds", Vec::new(), runs.times.totals());
     totals.number("moonshard_script_fuel_total", of(&runs.fuel));
     totals.number("moonshard_script_calls_total", of(&runs.calls));
+    for (name, named) in server.telemetry.named_scripts.all() {
+        for (outcome, count) in named.outcomes() {
+            if count > 0 {
+                let labels = vec![name.clone().into(), outcome.into()];
+                totals.push("moonshard_named_script_runs_total", labels, super::Value::Number(count as f64));
+            }
+        }
+        let times = named.times.totals();
+        totals.times("moonshard_named_script_duration_seconds", vec![name.clone().into()], times);
+        totals.labelled("moonshard_named_script_fuel_total", name.clone(), of(&named.fuel));
+        totals.labelled("moonshard_named_script_calls_total", name, of(&named.calls));
+    }
     totals.number("moonshard_script_reruns_total", of(&server.telemetry.counters.scripts_rerun));
     totals.number("moonshard_script_undeclared_keys_total", of(&server.telemetry.counters.undeclared_keys));
     totals.number(

@@ -76,7 +76,7 @@ mod tests {
         );
         assert!(text.contains("moonshard_errors_total{code=\"a\\\"b\\\\c\\nd\"} 3\n"), "{text}");
         assert!(text.contains("moonshard_lock_wait_seconds_bucket{le=\"0.000001024\"} 1\n"), "{text}");
-        assert!(text.contains("moonshard_lock_wait_seconds_bucket{le=\"0.000004096\"} 3\n"), "{text}");
+        assert!(text.contains("moonshard_lock_wait_seconds_bucket{le=\"0.000002048\"} 3\n"), "{text}");
         assert!(text.contains("moonshard_lock_wait_seconds_bucket{le=\"+Inf\"} 4\n"), "{text}");
         let end = "moonshard_lock_wait_seconds_sum 2.5\nmoonshard_lock_wait_seconds_count 4\n";
         assert!(text.contains(end), "{text}");

@@ -178,7 +178,7 @@ mod tests {
         let doubling = spread.doubling();
         assert_eq!(doubling[..3], [(1023, 1), (2047, 2), (4095, 4)]);
         assert_eq!(doubling.last().map(|(_, sum)| *sum), Some(101));
-        assert_eq!(spread.buckets()[..4], [1, 3, 12, 49]);
+        assert_eq!(spread.buckets()[..4], [1, 1, 2, 4]);
         let none = spread.clone().since(&spread);
         assert!(none.count() == 0 && none.doubling().is_empty() && none.percentile(50.0) == 0);
     }
