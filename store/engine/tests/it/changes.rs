@@ -228,15 +228,15 @@ fn most_calls_made_up_here_are_good_ones() {
 #[test]
 fn every_write_command_changes_something_here() {
     let mut engine = Engine::new();
-    let mut chance = Chance(3);
+    let mut chance = Chance(5);
     let writes = command::all().filter(|row| row.is_write());
     let mut idle: BTreeSet<String> = writes.map(|row| row.name.to_owned()).collect();
     assert!(idle.len() > 50, "{idle:?}");
+    let mut before = engine.contents();
     for turn in 0..150_000 {
         // Those that seldom find what they change are tried more often.
         let name = idle.iter().nth(turn / 2 % idle.len()).filter(|_| turn % 2 == 1);
         let words = call_like(chance.below(usize::MAX) as u64, name.map(String::as_str));
-        let before = engine.contents();
         let mut log = UndoLog::default();
         engine.run(&words, Some(&mut log));
         if engine.contents() == before {
@@ -245,6 +245,7 @@ fn every_write_command_changes_something_here() {
         log.roll_back(&mut engine.all());
         assert_eq!(engine.contents(), before, "after taking back {words:?}");
         engine.run(&words, None);
+        before = engine.contents();
         idle.remove(&words[0]);
         if idle.is_empty() {
             return;

@@ -11,7 +11,7 @@ use store_engine::keyspace::{ENTRY_OVERHEAD, Expired, Sticky};
 use store_engine::size::allocated;
 use store_engine::value::Str;
 use store_engine::{
-    Args, Ctx, DATABASES, Effects, Entry, Partition, Partitions, Protocol, Reply, Stamp, UndoLog, Value, rdb,
+    Args, Ctx, DATABASES, Effects, Entry, Partition, Partitions, Protocol, Reply, UndoLog, Value, rdb,
 };
 
 use super::author::{KINDS, NOW_MS};
@@ -28,6 +28,9 @@ pub struct Engine {
 
 /// Of each key its expiry, whether it is sticky, and its elements.
 pub type Meaning = BTreeMap<(usize, Vec<u8>), (Option<NonZeroU64>, bool, Vec<Vec<u8>>)>;
+
+/// What is seen of a key, as a text; the bytes of a string, which would take long to spell, are apart from it.
+pub type Line = (String, Vec<u8>);
 
 impl Engine {
     pub fn new() -> Engine {
@@ -70,26 +73,20 @@ impl Engine {
     }
 
     /// Everything there is, each thing at its place, and every account.
-    pub fn contents(&self) -> Vec<String> {
+    pub fn contents(&self) -> Vec<Line> {
         let mut lines = Vec::new();
         for (number, partition) in self.partitions.iter().enumerate() {
             for (db, space) in partition.databases.iter().enumerate() {
                 if !space.is_empty() {
-                    lines.push(format!(
-                        "{number}/{db}: {} bytes, {} expiring, {:?}",
-                        space.bytes(),
-                        space.expiring(),
-                        space.sticky()
-                    ));
+                    let (bytes, expiring, sticky) = (space.bytes(), space.expiring(), space.sticky());
+                    let line = format!("{number}/{db}: {bytes} bytes, {expiring} expiring, {sticky:?}");
+                    lines.push((line, Vec::new()));
                 }
                 lines.extend((0..space.len()).filter_map(|at| {
                     let (key, entry) = space.pair_at(at)?;
-                    Some(format!(
-                        "{number}/{db} {} {} {}",
-                        key.escape_ascii(),
-                        seen(entry),
-                        entry.value.bytes()
-                    ))
+                    let (shown, bytes) = seen(entry);
+                    let size = entry.value.bytes();
+                    Some((format!("{number}/{db} {} {shown} {size}", key.escape_ascii()), bytes))
                 }));
             }
         }
@@ -97,7 +94,7 @@ impl Engine {
     }
 
     /// The keys that have not expired, each with its database, value and expiry.
-    pub fn alive(&self) -> BTreeMap<(usize, Vec<u8>), String> {
+    pub fn alive(&self) -> BTreeMap<(usize, Vec<u8>), Line> {
         let spaces = self.partitions.iter().flat_map(|partition| partition.databases.iter().enumerate());
         let entries = spaces.flat_map(|(db, space)| {
             (0..space.len()).filter_map(|at| space.pair_at(at)).map(move |(key, entry)| (db, key, entry))
@@ -107,11 +104,12 @@ impl Engine {
     }
 
     /// [`seen`] without fields that have expired, if any is left.
-    fn seen_now(&self, entry: &Entry) -> Option<String> {
+    fn seen_now(&self, entry: &Entry) -> Option<Line> {
         let Value::Hash(hash) = &entry.value else { return Some(seen(entry)) };
         let live = hash.live(self.now_ms);
         let fields: Vec<_> = live.iter().map(|(field, value)| (field, value, hash.expiry(field))).collect();
-        (!fields.is_empty()).then(|| format!("{:?} {} {fields:?}", entry.expire_at_ms, entry.sticky))
+        let shown = || format!("{:?} {} {fields:?}", entry.expire_at_ms, entry.sticky);
+        (!fields.is_empty()).then(|| (shown(), Vec::new()))
     }
 
     /// The same as bytes, which tell nothing of how a value came to be what it is. Elements of sets and hashes,
@@ -237,8 +235,12 @@ impl Engine {
 }
 
 /// What has to be restored of an entry: all but when it was used.
-fn seen(entry: &Entry) -> String {
-    format!("{:?}", Entry { stamp: Stamp::default(), ..entry.clone() })
+fn seen(entry: &Entry) -> Line {
+    let Entry { value, expire_at_ms, stamp: _, sticky } = entry;
+    match value {
+        Value::String(Str::Raw(bytes)) => (format!("{expire_at_ms:?} {sticky} string"), bytes.clone()),
+        value => (format!("{expire_at_ms:?} {sticky} {value:?}"), Vec::new()),
+    }
 }
 
 /// What the same value takes when it is made anew, element by element.
