@@ -40,7 +40,8 @@ def defaults():
 
 @contextmanager
 def started(words, environment):
-    """Runs the server with these arguments and nothing else; its addresses, by listener."""
+    """Runs the server with these arguments and nothing else; its addresses, by listener. It need not compile its sandbox."""
+    environment = environment | {name: os.environ[name] for name in ["COMPILED_GUEST"] if name in os.environ}
     process = subprocess.Popen([BIN, *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         line = process.stdout.readline()

@@ -14,7 +14,7 @@ use wasmtime::{Engine, Module};
 /// The guest: from a file beside the program or in `../lib/moonshard`, as [`write`] makes it, else compiled now.
 ///
 /// With debug assertions, and only then, `COMPILED_GUEST` in the environment names another directory, in which the file is made
-/// if it is missing: tests start hundreds of servers.
+/// if it is missing: tests start hundreds of servers. What is compiled elsewhere is then a copy of that file.
 pub fn guest(engine: &Engine) -> wasmtime::Result<Module> {
     let program = std::env::current_exe().and_then(fs::canonicalize)?;
     let owner = fs::metadata(&program)?.uid();
@@ -68,10 +68,20 @@ fn read(engine: &Engine, file: &Path, owner: u32) -> wasmtime::Result<Module> {
     unsafe { Module::deserialize_open_file(engine, file) }
 }
 
+fn compiled(engine: &Engine, wasm: &[u8]) -> wasmtime::Result<Vec<u8>> {
+    #[cfg(debug_assertions)]
+    if let Some(directory) = std::env::var_os("COMPILED_GUEST")
+        && let Ok(compiled) = fs::read(PathBuf::from(directory).join(file_name(engine, wasm)))
+    {
+        return Ok(compiled);
+    }
+    engine.precompile_module(wasm)
+}
+
 /// Compiles into a file, which is there as a whole or not at all.
 fn write(engine: &Engine, wasm: &[u8], file: &Path) -> wasmtime::Result<()> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let compiled = engine.precompile_module(wasm)?;
+    let compiled = compiled(engine, wasm)?;
     fs::create_dir_all(file.parent().unwrap_or(file))?;
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let new = file.with_extension(format!("{}-{number}", std::process::id()));
