@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import functools
 import os
 import re
 import shutil
@@ -21,6 +22,9 @@ import kubernetes_validate
 
 import chart
 from server import PATIENCE, Server
+
+# It would read the schemas from their files for each object.
+kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
 
 # The oldest that Chart.yaml allows, and some up to the newest that is known.
 KUBERNETES = ["1.30", "1.32", "1.34", "1.37"]
