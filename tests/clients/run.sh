@@ -77,7 +77,8 @@ address() { sed -n "s/.* $2=\([^ ]*\).*/\1/p" "$folder/$1.out"; } # NAME FACE
 
 fetch_python() {
     "${PYTHON:-python3}" -m venv --clear "$folder/venv"
-    "$python" -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+    # What is imported is compiled then: that is a part of what there is.
+    "$python" -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: \
         --requirement "$here/requirements.txt"
     touch "$folder/ready"
 }
