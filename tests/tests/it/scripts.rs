@@ -17,12 +17,12 @@ fn run_all(
     wanted: impl Fn(&corpus::Case) -> bool,
 ) -> Vec<(String, corpus::Case, [Value; 2])> {
     let mut found = Vec::new();
+    // Each has a database of its own, as flushing takes longer than most cases where there are several nodes.
+    clients[1].run("SELECT 8");
     for (file, text) in case_files("scripts", "lua") {
         for case in corpus::parse(&text).into_iter().filter(&wanted) {
-            let replies = clients.each_mut().map(|client| {
-                client.run("FLUSHALL");
-                case.run(client)
-            });
+            clients[0].run("FLUSHALL");
+            let replies = clients.each_mut().map(|client| case.run(client));
             found.push((file.clone(), case, replies));
         }
     }
