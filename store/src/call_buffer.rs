@@ -29,6 +29,7 @@ impl CallBuffer {
     pub fn push(&mut self, call: &Call<'_>) {
         let first = self.ends.len();
         let items = call.args.items();
+        self.ends.reserve(items.len());
         self.bytes.reserve(items.iter().map(|item| item.len()).sum());
         for item in items {
             self.bytes.extend_from_slice(item);

@@ -311,15 +311,17 @@ impl Editor<'_, Hash> {
 
     /// Removes `field`; whether it was there.
     pub fn remove(&mut self, field: &[u8]) -> bool {
-        if !self.contains(field) {
-            return false;
-        }
         self.keep_expiry(field);
-        self.change(Effect::HashRemove(field), |hash| {
-            let (at, value) = hash.find(field).unwrap_or_default();
-            Undo::HashRemoved(at, field.into(), value.into())
-        })
-        .remove(field)
+        let Editor { space, at, log, .. } = self;
+        let hash = Hash::of_mut(space.value_mut(*at)).expect("the editor was made for a value of this type");
+        let removed = hash.remove_with(field, |position, value| {
+            if log.wants_undo() {
+                log.undo(Undo::HashRemoved(position, field.into(), value.into()));
+            }
+            log.effect(Effect::HashRemove(field));
+        });
+        self.changed |= removed;
+        removed
     }
 }
 

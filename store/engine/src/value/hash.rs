@@ -351,16 +351,23 @@ impl Hash {
 
     /// Removes `field`; whether it was there.
     pub(crate) fn remove(&mut self, field: &[u8]) -> bool {
+        self.remove_with(field, |_, _| {})
+    }
+
+    /// [`Hash::remove`] that shows `going` the position and the value of a field that is there. Saves looking for it before.
+    pub(crate) fn remove_with(&mut self, field: &[u8], going: impl FnOnce(usize, &[u8])) -> bool {
         if self.is_expiring() {
             self.set_expiry(field, None);
         }
         let Some(mut held) = self.row_mut() else {
-            let removed = self.enlarge().remove(field);
+            let Some((at, value)) = self.enlarge().take(field) else { return false };
+            going(at, &value);
             self.pack_if(|table| LIMIT.calls_back(table.len(), table.weight.room));
-            return removed;
+            return true;
         };
         let row = held.row();
-        let Some(FieldAt { position, at, end, .. }) = find_field(row, field) else { return false };
+        let Some(FieldAt { position, at, value, end, .. }) = find_field(row, field) else { return false };
+        going(position, value);
         row.splice(at..end, 2, &[]);
         if let RowMut::Few(few) = held {
             few.left(position);
@@ -376,7 +383,7 @@ impl Hash {
             Large::Lasting(_) => return None,
             Large::Expiring(expiring) => {
                 let taken = expiring.expiries.take_due(now_ms)?;
-                taken.iter().for_each(|(field, _)| _ = expiring.table.remove(field));
+                taken.iter().for_each(|(field, _)| _ = expiring.table.take(field));
                 taken
             }
             Large::Few(few) => {

@@ -69,23 +69,22 @@ impl HashTable {
         true
     }
 
-    /// Removes `field`; whether it was there.
-    pub fn remove(&mut self, field: &[u8]) -> bool {
-        let removed = if self.fields.len() <= ORDERED_UP_TO {
-            self.fields.shift_remove(field)
+    /// Takes `field` away: its position and value, if it was there.
+    pub fn take(&mut self, field: &[u8]) -> Option<(usize, Box<[u8]>)> {
+        let (at, field, value) = if self.fields.len() <= ORDERED_UP_TO {
+            self.fields.shift_remove_full(field)
         } else {
-            self.fields.swap_remove(field)
-        };
-        let Some(value) = removed else { return false };
+            self.fields.swap_remove_full(field)
+        }?;
         self.weight.take(field.len());
         self.weight.take(value.len());
         if self.fields.capacity() > SPARE + 4 * self.fields.len() {
             self.fields.shrink_to(2 * self.fields.len());
         }
-        true
+        Some((at, value))
     }
 
-    /// Takes a removal from position `at` back, to the place: the inverse of [`HashTable::remove`].
+    /// Takes a removal from position `at` back, to the place: the inverse of [`HashTable::take`].
     pub fn restore(&mut self, at: usize, field: Box<[u8]>, value: Box<[u8]>) {
         self.weight.add(field.len());
         self.weight.add(value.len());
