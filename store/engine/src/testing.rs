@@ -1,6 +1,7 @@
 //! A small bench for unit tests: one partition, calls as lines of text, replies as readable text.
 
 use crate::command::{lookup, resolve};
+use crate::steps::CancelFlag;
 use crate::{Args, CommandError, Ctx, Effects, Partition, Partitions, Protocol, Reply, UndoLog, Work};
 
 /// An engine of one partition, at a time that only the test moves.
@@ -15,6 +16,8 @@ pub struct Bench {
     pub effects: Option<Effects>,
     /// What the last call did.
     pub work: Work,
+    /// Ends calls.
+    pub cancel: Option<CancelFlag>,
     seed: u64,
 }
 
@@ -29,6 +32,7 @@ impl Bench {
             undo: None,
             effects: None,
             work: Work::default(),
+            cancel: None,
             seed: 1,
         }
     }
@@ -48,7 +52,7 @@ impl Bench {
         let args = Args::new(items);
         let name = args.name().to_ascii_lowercase();
         let mut out = Reply::new(self.protocol);
-        self.work = Work::unlimited();
+        self.work = self.cancel.clone().map_or_else(Work::unlimited, Work::until);
         let result = match lookup(&name).and_then(|command| resolve(command, args)) {
             None => Err(CommandError::new("ERR unknown command")),
             Some(command) if !command.arity.allows(args.len()) => {

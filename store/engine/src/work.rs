@@ -68,3 +68,64 @@ pub fn estimate(
     };
     own.saturating_add(values)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+
+    /// Scripts pay for what a call has touched, and it is noticed there that the call is to end.
+    #[test]
+    fn calls_count_the_bytes_and_elements_that_they_touch() {
+        const BYTES: usize = 3 << 20;
+        const ELEMENTS: usize = 1000;
+        let (bytes, elements) = ((BYTES / BYTES_PER_STEP) as u64, ELEMENTS as u64);
+        let mut bench = Bench::new();
+        bench.run(&format!("SETRANGE zeros {} \x01", BYTES - 1));
+        bench.run("SET text 1");
+        for at in 0..ELEMENTS {
+            bench.run(&format!("RPUSH list {at}"));
+            bench.run(&format!("SADD set {at}"));
+            bench.run(&format!("GEOADD places 1 1 {at}"));
+        }
+        let text = "x".repeat(BYTES);
+        for (call, least) in [
+            ("BITCOUNT zeros", bytes),
+            ("BITPOS zeros 1", bytes - 1),
+            ("BITOP NOT to zeros", bytes),
+            ("BITOP XOR to zeros zeros", 2 * bytes),
+            ("BITOP XOR to zeros missing", 2 * bytes),
+            ("SETBIT new 25165823 1", bytes),
+            ("SETRANGE newer 3145727 x", bytes),
+            ("BITFIELD newest SET u8 25165816 1", bytes),
+            (&format!("APPEND text {text}"), bytes),
+            ("COPY zeros copy", bytes),
+            ("DIGEST zeros", bytes),
+            ("COPY list copy REPLACE", elements),
+            ("LPOS list none", elements),
+            ("LPOS list none RANK -1", elements),
+            ("LREM list 0 none", elements),
+            ("LREM list -1 none", elements),
+            ("LINSERT list BEFORE none x", elements),
+            ("SORT set BY none* LIMIT 0 1", elements),
+            ("GEOSEARCH places FROMLONLAT 1 1 BYRADIUS 1 m COUNT 1 ASC", elements),
+        ] {
+            bench.run(call);
+            let steps = bench.work.steps();
+            let shown = &call[..call.len().min(60)];
+            assert!((least..2 * least + 10).contains(&steps), "{shown}: {steps} steps, and not {least}");
+        }
+    }
+
+    #[test]
+    fn large_strings_are_left_where_the_call_is_to_end() {
+        let mut bench = Bench::new();
+        bench.run("SETRANGE zeros 10000000 x");
+        for call in ["BITCOUNT zeros", "BITPOS zeros 1", "BITOP NOT to zeros", "BITOP OR to zeros zeros"] {
+            bench.cancel = Some(CancelFlag::new(true.into()));
+            bench.run(call);
+            let steps = bench.work.steps();
+            assert!(bench.work.is_cancelled() && steps < 20_000, "{call}: {steps} steps");
+        }
+    }
+}

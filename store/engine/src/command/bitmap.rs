@@ -8,7 +8,7 @@ use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::value::Str;
-use crate::{Args, Ctx, Value, number};
+use crate::{Args, Ctx, Value, Work, number};
 
 /// Longest string in bytes, as Redis' default `proto-max-bulk-len`.
 const MAX_BYTES: u64 = Str::MAX_BYTES as u64;
@@ -76,6 +76,8 @@ pub static COMMANDS: &[Command] = &[
     },
 ];
 
+/// Bytes between two looks at whether a call is to end.
+const CHUNK: usize = 1 << 20;
 const OFFSET: CommandError = CommandError::new("ERR bit offset is not an integer or out of range");
 
 /// Byte and mask of the bit at an offset.
@@ -97,12 +99,14 @@ fn get(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 fn set(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let work = ctx.work;
     let (at, mask) = bit_at(offset(args[2])?);
     let on = match number::parse_i64(args[3]) {
         Some(bit @ (0 | 1)) => bit == 1,
         _ => return Err(CommandError::new("ERR bit is not an integer or out of range")),
     };
     let old = if let Some(mut text) = ctx.edit(args[1]).existing::<Str>()? {
+        work.step_bytes((at + 1).saturating_sub(text.len()));
         let held = text.as_bytes().get(at).copied();
         let old = held.unwrap_or(0);
         let new = if on { old | mask } else { old & !mask };
@@ -111,6 +115,7 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         }
         old
     } else {
+        work.step_bytes(at + 1);
         let mut bytes = vec![0; at + 1];
         bytes[at] = if on { mask } else { 0 };
         ctx.put(args[1], Value::String(Str::Raw(bytes)), Expiry::Clear);
@@ -137,6 +142,7 @@ fn bits_of(len: usize, start: i64, end: i64, in_bits: bool) -> std::ops::Range<u
 }
 
 fn count(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let work = ctx.work;
     // The arguments of a missing key are read by nobody, as in Redis.
     let Some(text) = ctx.read::<Str>(args[1])? else {
         ctx.out.integer(0);
@@ -162,10 +168,8 @@ fn count(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let found = if first > last {
         single(bits)
     } else {
-        let whole = &bytes[first as usize..last as usize];
-        let (words, rest) = whole.as_chunks::<8>();
-        words.iter().map(|word| u64::from_ne_bytes(*word).count_ones() as usize).sum::<usize>()
-            + rest.iter().map(|byte| byte.count_ones() as usize).sum::<usize>()
+        let whole = bytes[first as usize..last as usize].chunks(CHUNK);
+        whole.take_while(|chunk| work.step_bytes(chunk.len())).map(ones).sum::<usize>()
             + single(bits.start..first * 8)
             + single(last * 8..bits.end)
     };
@@ -173,7 +177,14 @@ fn count(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     Ok(())
 }
 
+fn ones(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks::<8>();
+    words.iter().map(|word| u64::from_ne_bytes(*word).count_ones() as usize).sum::<usize>()
+        + rest.iter().map(|byte| byte.count_ones() as usize).sum::<usize>()
+}
+
 fn position(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let work = ctx.work;
     let wanted = match args.integer(2)? {
         bit @ (0 | 1) => bit == 1,
         _ => return Err(CommandError::new("ERR The bit argument must be 1 or 0.")),
@@ -190,7 +201,7 @@ fn position(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let in_bits = args.get(5).map_or(Ok(false), counts_bits)?;
     let end = if args.len() > 4 { args.integer(4)? } else { -1 };
     let bits = bits_of(bytes.len(), start, end, in_bits);
-    let found = match first_bit(&bytes, bits.clone(), wanted) {
+    let found = match first_bit(&bytes, bits.clone(), wanted, work) {
         Some(bit) => bit as i64,
         // Without an end the string goes on with zeros.
         None if !wanted && !bits.is_empty() && args.len() <= 4 => bytes.len() as i64 * 8,
@@ -201,15 +212,18 @@ fn position(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 /// The first bit of a range that is as wanted.
-fn first_bit(bytes: &[u8], bits: std::ops::Range<u64>, wanted: bool) -> Option<u64> {
+fn first_bit(bytes: &[u8], bits: std::ops::Range<u64>, wanted: bool, work: &Work) -> Option<u64> {
     let dull = if wanted { 0x00 } else { 0xff };
     let mut bit = bits.start;
     while bit < bits.end {
         let (at, mask) = bit_at(bit);
         if mask == 0x80 && bytes[at] == dull {
             // From here on whole bytes are skipped.
-            let skipped = bytes[at..].iter().take_while(|byte| **byte == dull).count();
+            let skipped = bytes[at..].iter().take(CHUNK).take_while(|byte| **byte == dull).count();
             bit += skipped as u64 * 8;
+            if !work.step_bytes(skipped) {
+                return None;
+            }
             continue;
         }
         if (bytes[at] & mask != 0) == wanted {
@@ -222,6 +236,7 @@ fn first_bit(bytes: &[u8], bits: std::ops::Range<u64>, wanted: bool) -> Option<u
 
 fn combine(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     type BitOp = fn(u8, u8) -> u8;
+    let work = ctx.work;
     let word = args[1].to_ascii_lowercase();
     let operation: BitOp = match &word[..] {
         b"and" => |a, b| a & b,
@@ -238,7 +253,14 @@ fn combine(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         let text = ctx.read::<Str>(key)?;
         let bytes = text.map(Str::as_bytes).unwrap_or_default();
         if at == 0 {
-            result.extend_from_slice(&bytes);
+            result.reserve_exact(bytes.len());
+            bytes.chunks(CHUNK).take_while(|chunk| work.step_bytes(chunk.len())).for_each(|chunk| {
+                let start = result.len();
+                result.extend_from_slice(chunk);
+                if word == b"not" {
+                    result[start..].iter_mut().for_each(|byte| *byte = !*byte);
+                }
+            });
             continue;
         }
         // Shorter strings go on with zeros.
@@ -246,11 +268,12 @@ fn combine(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
             result.resize(bytes.len(), 0);
         }
         let (both, beyond) = result.split_at_mut(bytes.len());
-        both.iter_mut().zip(&*bytes).for_each(|(held, byte)| *held = operation(*held, *byte));
-        beyond.iter_mut().for_each(|held| *held = operation(*held, 0));
-    }
-    if word == b"not" {
-        result.iter_mut().for_each(|byte| *byte = !*byte);
+        let both = both.chunks_mut(CHUNK).zip(bytes.chunks(CHUNK));
+        both.take_while(|(_, chunk)| work.step_bytes(chunk.len())).for_each(|(held, chunk)| {
+            held.iter_mut().zip(chunk).for_each(|(held, byte)| *held = operation(*held, *byte));
+        });
+        let beyond = beyond.chunks_mut(CHUNK).take_while(|held| work.step_bytes(held.len()));
+        beyond.flatten().for_each(|held| *held = operation(*held, 0));
     }
     let len = result.len();
     if len == 0 {

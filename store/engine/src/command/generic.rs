@@ -7,7 +7,7 @@ pub mod memory;
 pub mod object;
 pub mod sticky;
 
-use crate::cost::Cost;
+use crate::cost::{Cost, Size};
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, KeyPart, Routing, flags};
 use crate::{Args, Ctx, DATABASES};
@@ -192,12 +192,17 @@ fn copy(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
             return Err(error::SYNTAX);
         }
     }
-    let (from, to) = (args[1], args[2]);
+    let (work, from, to) = (ctx.work, args[1], args[2]);
     if from == to && db == ctx.db {
         return Err(SAME_OBJECT);
     }
     let wanted = ctx.entry(from).is_some() && (replace || !in_database(ctx, db, |ctx| ctx.exists(to)));
-    let entry = if wanted { ctx.target(from).cloned() } else { None };
+    let entry = if wanted { ctx.target(from) } else { None };
+    let entry = entry.map(|entry| {
+        let size = Size::of(&entry.value);
+        work.step(size.steps(size.elements));
+        entry.clone()
+    });
     let copied = entry.is_some();
     if let Some(entry) = entry {
         in_database(ctx, db, |ctx| ctx.put_entry(to, entry));

@@ -169,7 +169,9 @@ fn add(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 /// The registers of several keys, each as high as the highest, and whether one of them is dense.
 fn union(ctx: &mut Ctx<'_>, keys: &[&[u8]]) -> Result<([u8; REGISTERS], bool), CommandError> {
     let (mut registers, mut some_dense) = ([0; REGISTERS], false);
+    let work = ctx.work;
     for key in keys {
+        work.step_bytes(REGISTERS);
         let Some(text) = ctx.read::<Str>(key)? else { continue };
         let (bytes, encoding) = known(text)?;
         some_dense |= encoding == Encoding::Dense;

@@ -273,10 +273,11 @@ fn insert(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         word if word.eq_ignore_ascii_case(b"before") => false,
         _ => return Err(error::SYNTAX),
     };
+    let work = ctx.work;
     let outcome = match ctx.edit(args[1]).existing::<List>()? {
         None => 0,
         Some(mut list) => {
-            let pivot = list.iter_from(0).position(|element| element == args[3]);
+            let pivot = work.over(list.iter_from(0)).position(|element| element == args[3]);
             match pivot {
                 None => -1,
                 Some(at) => {
@@ -291,7 +292,7 @@ fn insert(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 fn remove(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let count = args.integer(2)?;
+    let (work, count) = (ctx.work, args.integer(2)?);
     let Some(mut list) = ctx.edit(args[1]).existing::<List>()? else {
         ctx.out.integer(0);
         return Ok(());
@@ -302,9 +303,9 @@ fn remove(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     };
     let equal = |(at, element): (usize, &[u8])| (element == args[3]).then_some(at);
     let mut found: Vec<usize> = if count < 0 {
-        list.iter_from(0).enumerate().rev().filter_map(equal).take(most).collect()
+        work.over(list.iter_from(0).enumerate().rev()).filter_map(equal).take(most).collect()
     } else {
-        list.iter_from(0).enumerate().filter_map(equal).take(most).collect()
+        work.over(list.iter_from(0).enumerate()).filter_map(equal).take(most).collect()
     };
     if found.len() == list.len() {
         drop(list);
@@ -386,16 +387,17 @@ fn position(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     }
     // The smallest number has no negative: in Redis it comes out as "every match counts".
     let skipped = rank.checked_abs().map_or(0, |rank| usize::try_from(rank - 1).unwrap_or(usize::MAX));
+    let work = ctx.work;
     ctx.reply_from::<List>(args[1], |list, out| {
         let Some(list) = list else { return reply_positions(out, count, std::iter::empty()) };
         let last = list.len().saturating_sub(1);
         let compared = unlimited(max_len);
         if rank > 0 {
-            let found = list.iter_from(0).take(compared).enumerate();
+            let found = work.over(list.iter_from(0).take(compared)).enumerate();
             let found = found.filter_map(|(at, element)| (element == args[2]).then_some(at));
             reply_positions(out, count, found.skip(skipped));
         } else {
-            let found = list.iter_from(0).rev().take(compared).enumerate();
+            let found = work.over(list.iter_from(0).rev().take(compared)).enumerate();
             let found = found.filter_map(|(at, element)| (element == args[2]).then_some(last - at));
             reply_positions(out, count, found.skip(skipped));
         }

@@ -192,7 +192,8 @@ fn sorted(
     options: &SortOptions<'_>,
 ) -> Result<Vec<Vec<u8>>, CommandError> {
     let mut weighted = Vec::with_capacity(elements.len());
-    for element in elements {
+    let work = ctx.work;
+    for element in work.over(elements) {
         let found = options.by.map(|pattern| look_up(ctx, pattern, &element));
         let weight = match (options.alpha, found) {
             (true, Some(found)) => SortKey::Text(found),

@@ -460,8 +460,10 @@ fn incrbyfloat(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 fn append(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let work = ctx.work;
     let len = if let Some(mut text) = ctx.edit(args[1]).existing::<Str>()? {
         check_length(text.len() as u64 + args[2].len() as u64)?;
+        work.step_bytes(args[2].len());
         text.append(args[2])
     } else {
         ctx.put_string(args[1], args[2], Expiry::Clear);
@@ -486,6 +488,7 @@ fn setrange(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     }
     check_length(offset.saturating_add(value.len() as u64))?;
     let offset = offset as usize;
+    ctx.work.step_bytes((offset + value.len()).saturating_sub(held.unwrap_or(0)).max(value.len()));
     let len = match held {
         Some(_) => ctx.edit(args[1]).existing::<Str>()?.map_or(0, |mut text| text.write_at(offset, value)),
         None => {

@@ -213,6 +213,8 @@ fn perform(ctx: &mut Ctx<'_>, args: Args<'_>, read_only: bool) -> Result<(), Com
     if read_only {
         return Err(CommandError::new("ERR BITFIELD_RO only supports the GET subcommand"));
     }
+    let held = ctx.read::<Str>(args[1])?.map_or(0, Str::len);
+    ctx.work.step_bytes(len.saturating_sub(held));
     // Room for all comes first, whether it is used or not.
     if !ctx.exists(args[1]) {
         ctx.put(args[1], Value::String(Str::Raw(vec![0; len])), Expiry::Clear);

@@ -87,6 +87,7 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     if ttl < 0 {
         return Err(CommandError::new("ERR Invalid TTL value, must be >= 0"));
     }
+    ctx.work.step_bytes(args[3].len());
     let body = rdb::unseal(args[3]).ok_or(rdb::WRONG_SEAL)?;
     let value = rdb::load(body).map_err(bad_data)?;
     let expiry = match ttl {

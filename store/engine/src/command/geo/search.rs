@@ -6,7 +6,7 @@ use crate::error::{self, CommandError};
 use crate::geo::{self, Area, Position, Shape};
 use crate::spec::{Access, Arity, Command, KeyPart, flags};
 use crate::value::ZSet;
-use crate::{Args, Ctx, Cursor, Reply, Value, number};
+use crate::{Args, Ctx, Cursor, Reply, Value, Work, number};
 
 /// The rows of this chapter.
 pub static COMMANDS: &[Command] = &[
@@ -278,7 +278,7 @@ impl<'a> SearchOptions<'a> {
     }
 
     /// The places that are wanted, in the order wanted.
-    fn found(&self, zset: &ZSet) -> Vec<Match> {
+    fn found(&self, zset: &ZSet, work: &Work) -> Vec<Match> {
         let mut found = Vec::new();
         let (Some(center), Some(shape)) = (self.center, self.shape) else { return found };
         let area = Area { center, shape };
@@ -286,7 +286,7 @@ impl<'a> SearchOptions<'a> {
         for (from, to) in area.ranges() {
             let from = zset.count_below(from);
             let numbered = zset.iter_from(from).take_while(|(_, score)| *score < to);
-            for (member, score) in numbered {
+            for (member, score) in work.over(numbered) {
                 if found.len() >= enough {
                     break;
                 }
@@ -308,9 +308,10 @@ impl<'a> SearchOptions<'a> {
 
 fn search(ctx: &mut Ctx<'_>, args: Args<'_>, form: SearchForm) -> Result<(), CommandError> {
     let key = args[if form == (SearchForm::Free { stores: true }) { 2 } else { 1 }];
+    let work = ctx.work;
     let zset = ctx.read::<ZSet>(key)?;
     let options = SearchOptions::parse(zset, args, form)?;
-    let found = zset.map(|zset| options.found(zset)).unwrap_or_default();
+    let found = zset.map(|zset| options.found(zset, work)).unwrap_or_default();
     let Some(destination) = options.store else {
         options.reply(ctx.out, &found);
         return Ok(());

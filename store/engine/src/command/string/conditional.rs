@@ -40,9 +40,13 @@ pub static COMMANDS: &[Command] = &[
         complexity: "O(N) where N is the length of the string value.",
         cost: Cost::Values(1),
         run: |ctx, args| {
+            let work = ctx.work;
             ctx.reply_from::<Str>(args[1], |text, out| match text {
                 None => out.null(),
-                Some(text) => out.bulk(digest(text).as_bytes()),
+                Some(text) => {
+                    work.step_bytes(text.len());
+                    out.bulk(digest(text).as_bytes());
+                }
             })
         },
         ..STRING
