@@ -10,6 +10,7 @@ pub(crate) mod dry_run;
 mod error;
 mod execute;
 mod founding;
+mod large_calls;
 pub(crate) mod link;
 pub(crate) mod link_error;
 mod lost;

@@ -21,7 +21,7 @@
 //! | `wait` | which call waits for which key |
 //! | `call_buffer` | calls with arguments of their own |
 //! | `call` | a call: parsed, admitted, and run on partitions |
-//! | `invalidations`, `lock`, `memory`, `notify`, `random`, `spans`, `latency`, `topology` | what knows nothing of the others |
+//! | `invalidations`, `lock`, `memory`, `notify`, `parts`, `random`, `spans`, `latency`, `topology` | what knows nothing of the others |
 
 pub mod background;
 mod blocked;
@@ -38,6 +38,7 @@ pub mod lock;
 mod memory;
 pub mod node;
 mod notify;
+mod parts;
 pub mod persist;
 mod random;
 pub mod replication;
@@ -60,6 +61,7 @@ pub use lock::{LockRequest, Mode, TxnId};
 pub use memory::{Limit, Usage};
 pub use node::Node;
 pub use notify::Audience;
+pub use parts::relay;
 pub use random::random;
 pub use snapshot::SnapshotError;
 pub use txn::{Batch, Change, Conflict, LimitReached, LocalTransaction, OnFull, Preview, TxnLimits};

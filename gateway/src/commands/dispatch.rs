@@ -311,7 +311,7 @@ pub async fn receive(
         }
     };
     match received {
-        Some(Ok(reply)) => out.relay(&reply),
+        Some(Ok(reply)) => store::relay(reply, out),
         Some(Err(error)) => out.error(&error),
         None => return Err(request),
     }

@@ -427,7 +427,7 @@ pub struct Request {
     pub id: u64,
     #[prost(
         oneof = "request::Body",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 22, 13, 14, 15, 16, 17, 18, 19, 20, 21, 30, 40, 41, 42, 43, 44, 45, 50"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 22, 13, 14, 15, 16, 17, 18, 19, 20, 21, 30, 40, 41, 42, 43, 44, 45, 50, 60"
     )]
     pub body: ::core::option::Option<request::Body>,
 }
@@ -493,7 +493,20 @@ pub mod request {
         EndSnapshot(super::EndSnapshot),
         #[prost(message, tag = "50")]
         Trace(super::Trace),
+        #[prost(message, tag = "60")]
+        Part(super::Part),
     }
+}
+/// A part of the bytes of a large message, to peers that know parts. Other messages come between the parts, so that they do not
+/// wait for all of it. The concatenation of all parts and the last bytes is the value; the last bytes come in the message
+/// itself: as Call.args of the Execute with the same id, or as reply of the Response with that id. Has no response.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Part {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub bytes: ::prost::bytes::Bytes,
+    /// How many bytes follow.
+    #[prost(uint64, tag = "2")]
+    pub left: u64,
 }
 /// Trace context of the next request on this stream, as in W3C Trace Context: both halves of the trace id, and the id of
 /// the parent span. Has no response.
@@ -514,7 +527,7 @@ pub struct Response {
     pub id: u64,
     #[prost(
         oneof = "response::Body",
-        tags = "2, 3, 4, 5, 6, 7, 8, 13, 9, 10, 11, 12, 20, 30, 40, 43, 44, 50"
+        tags = "2, 3, 4, 5, 6, 7, 8, 13, 9, 10, 11, 12, 20, 30, 40, 43, 44, 50, 60"
     )]
     pub body: ::core::option::Option<response::Body>,
 }
@@ -560,6 +573,8 @@ pub mod response {
         SnapshotPiece(::prost::alloc::boxed::Box<super::SnapshotPiece>),
         #[prost(message, tag = "50")]
         Draining(super::Draining),
+        #[prost(message, tag = "60")]
+        Part(super::Part),
     }
 }
 /// The node is shutting down. The peer must not start new requests on this stream, and must close its side when it has
@@ -663,6 +678,9 @@ pub struct Handshake {
     /// The peer needs Invalidation, as in SetInvalidations.
     #[prost(bool, tag = "30")]
     pub invalidations: bool,
+    /// The peer knows Part.
+    #[prost(bool, tag = "60")]
+    pub parts: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct HandshakeReply {
@@ -680,6 +698,9 @@ pub struct HandshakeReply {
     /// Bits of notify-keyspace-events, if the node has been configured.
     #[prost(uint32, optional, tag = "5")]
     pub notify: ::core::option::Option<u32>,
+    /// The node knows Part.
+    #[prost(bool, tag = "60")]
+    pub parts: bool,
 }
 /// Assignment of slots to nodes. Where two maps differ in a slot, the greater version of the slot wins.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -527,6 +527,7 @@ impl LinkHandshake for NodeHandshake {
             gateway: true,
             notify,
             invalidations: invalidations_enabled,
+            parts: true,
         }))
     }
 

@@ -21,6 +21,7 @@ use super::merge::{self, ScanProgress};
 use super::transaction::{DistributedTransaction, WatchId};
 use crate::call::{self, Call};
 use crate::lock::{LockRequest, Mode};
+use crate::parts;
 use crate::topology::{NodeId, SlotMap};
 use crate::txn::Conflict;
 
@@ -127,7 +128,7 @@ impl Cluster {
             };
             let pending = self.send(node, call, out.protocol, sequence, 0);
             match self.received(pending, call.command.is_write()).await {
-                Some(Ok(reply)) => return out.relay(&reply),
+                Some(Ok(reply)) => return parts::relay(reply, out),
                 Some(Err(error)) => return out.error(&error),
                 None => {}
             }

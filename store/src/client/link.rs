@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use proto::store::v1::request::Body as Ask;
 use proto::store::v1::response::Body as Answer;
 use proto::store::v1::store_client::StoreClient;
-use proto::store::v1::{Cancel, Groups, Heartbeat, Record, Request, Requests, Response, Responses, Status};
+use proto::store::v1::{Cancel, Groups, Heartbeat, Request, Requests, Response, Responses, Status};
 use tls::Tls;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
@@ -21,6 +21,7 @@ use tokio_stream::Stream;
 
 use super::clock::ClockOffset;
 use super::directory::{Directory, GROUP};
+use super::large_calls::{LargeCalls, bytes_of};
 use super::link_error::LinkError;
 use super::lost::Lost;
 use super::request::TracedRequest;
@@ -28,6 +29,7 @@ use super::silence::{Direction, HEARTBEAT, MISSED, Signs};
 use super::way::{CONNECT, Way, connect_counted, groups_of, innermost};
 use crate::journal::unix_ms;
 use crate::latency::Times;
+use crate::parts::{PART_BYTES, Parts};
 use crate::spans::Part;
 
 /// Most bytes of one message, either way.
@@ -36,6 +38,8 @@ pub(crate) const MESSAGE_BYTES: usize = 1 << 30;
 const BATCH_BYTES: usize = 4 << 20;
 /// Requests may wait for the network with so many bytes; then they are refused.
 const QUEUE_BYTES: usize = 256 << 20;
+/// The same for calls that are sent in parts.
+const LARGE_QUEUE_BYTES: usize = 1 << 30;
 /// How long what is asked of a group waits for its next leader,
 const ELECTION: Duration = Duration::from_secs(5);
 /// and the pause between two attempts to find that one.
@@ -120,6 +124,9 @@ struct LinkState {
     next_id: u64,
     queue: Vec<Request>,
     queue_bytes: usize,
+    /// Large calls, to a node that knows parts of them.
+    large: LargeCalls,
+    knows_parts: bool,
     /// The link leads to a group that has no leader yet: what is asked waits here for the next stream.
     holds: bool,
     held: Vec<Request>,
@@ -154,6 +161,8 @@ impl Drop for GivesUp {
         let mut state = self.shared.state.lock();
         if state.waiting.remove(&self.id).is_some() {
             if state.up {
+                let behind = state.large.cancel(self.id);
+                state.send_later(behind);
                 state.push(Ask::Cancel(Cancel { id: self.id }));
                 state.wake();
             } else {
@@ -281,7 +290,7 @@ impl Link {
     ) -> Pending {
         let mut state = self.shared.state.lock();
         self.shared.traffic.requests.fetch_add(1, Ordering::Relaxed);
-        if let Err(reason) = state.may_send().and_then(|()| may(&state)) {
+        if let Err(reason) = state.may_send(&body).and_then(|()| may(&state)) {
             self.shared.traffic.errors.fetch_add(1, Ordering::Relaxed);
             return Pending { id: 0, answer: Err(Lost { maybe_done: false, reason }), gives_up: None };
         }
@@ -327,10 +336,13 @@ impl Shared {
 }
 
 impl LinkState {
-    fn may_send(&self) -> Result<(), LinkError> {
+    fn may_send(&self, body: &Ask) -> Result<(), LinkError> {
+        let queued = self.queue_bytes + self.held_bytes + self.large.behind_bytes();
+        let is_full = queued > QUEUE_BYTES
+            || (bytes_of(body) > PART_BYTES && self.large.unsent_bytes() > LARGE_QUEUE_BYTES);
         match self.up || !self.tried || self.holds {
             false => Err(self.reason.clone()),
-            true if self.queue_bytes + self.held_bytes > QUEUE_BYTES => Err(LinkError::TooManyRequests),
+            true if is_full => Err(LinkError::TooManyRequests),
             true => Ok(()),
         }
     }
@@ -348,9 +360,22 @@ impl LinkState {
     /// Adds a request that belongs to the stream itself.
     fn push_now(&mut self, body: Ask) -> u64 {
         self.next_id += 1;
-        self.queue_bytes += bytes_of(&body);
-        self.queue.push(Request { id: self.next_id, body: Some(body) });
+        self.send_later([Request { id: self.next_id, body: Some(body) }]);
         self.next_id
+    }
+
+    /// Adds requests to those that wait for the network.
+    fn send_later(&mut self, requests: impl IntoIterator<Item = Request>) {
+        for request in requests {
+            if self.knows_parts && self.large.concern(&request) {
+                // A trace is that of the request behind it.
+                let trace = self.queue.pop_if(|last| matches!(last.body, Some(Ask::Trace(_))));
+                self.large.add(trace, request);
+            } else {
+                self.queue_bytes += request.body.as_ref().map_or(0, bytes_of);
+                self.queue.push(request);
+            }
+        }
     }
 
     /// The node has greeted: what waited for it is sent.
@@ -358,8 +383,9 @@ impl LinkState {
         self.up = true;
         self.rises += 1;
         self.holds = false;
-        self.queue_bytes += std::mem::take(&mut self.held_bytes);
-        self.queue.append(&mut self.held);
+        self.held_bytes = 0;
+        let held = std::mem::take(&mut self.held);
+        self.send_later(held);
         self.settle();
         self.wake();
     }
@@ -400,8 +426,9 @@ impl LinkState {
         self.leaving = false;
         self.reason = reason.clone();
         (self.heartbeat, self.clock) = (None, None);
-        let unsent = std::mem::take(&mut self.queue);
-        self.queue_bytes = 0;
+        let mut unsent = std::mem::take(&mut self.queue);
+        unsent.append(&mut self.large.take_all());
+        (self.queue_bytes, self.knows_parts) = (0, false);
         self.batch_since = None;
         self.settle();
         let never_sent: HashSet<u64> = unsent.iter().chain(&self.held).map(|request| request.id).collect();
@@ -444,26 +471,6 @@ impl LinkState {
     }
 }
 
-/// About how many bytes a request takes.
-fn bytes_of(body: &Ask) -> usize {
-    32 + match body {
-        Ask::Execute(execute) => execute.call.as_ref().map_or(0, |call| call.args.len()),
-        Ask::Step(step) => {
-            let locks = step.begin.iter().flat_map(|begin| &begin.locks).map(|lock| lock.key.len() + 16);
-            step.changes.len()
-                + step.calls.iter().map(|call| call.args.len() + 16).sum::<usize>()
-                + locks.sum::<usize>()
-        }
-        Ask::ReceiveSlots(receive) => {
-            let record = |record: &Record| record.name.len() + record.content.len() + 16;
-            receive.changes.len() + receive.records.iter().map(record).sum::<usize>()
-        }
-        Ask::Collect(gather) => gather.query.len(),
-        Ask::Report(trace) => trace.answer.len(),
-        _ => 64,
-    }
-}
-
 /// The requests of one stream, as tonic wants them.
 struct Outgoing {
     shared: Arc<Shared>,
@@ -482,7 +489,7 @@ impl Stream for Outgoing {
             state.up = false;
             return Poll::Ready(None);
         }
-        if state.queue.is_empty() {
+        if state.queue.is_empty() && state.large.is_empty() {
             state.writer = Some(context.waker().clone());
             return Poll::Pending;
         }
@@ -498,6 +505,10 @@ impl Stream for Outgoing {
         }
         state.queue_bytes =
             state.queue.iter().filter_map(|request| request.body.as_ref()).map(bytes_of).sum();
+        if let Some((mut next, behind)) = state.large.next() {
+            requests.append(&mut next);
+            state.send_later(behind);
+        }
         state.batch_since = None;
         Poll::Ready(Some(Requests { requests }))
     }
@@ -582,7 +593,7 @@ async fn run(way: &Way, attempt: usize, shared: &Arc<Shared>, handshake: &dyn Li
         }
         Err(_) => return LinkError::NoAnswer,
     };
-    let mut greeted = false;
+    let (mut greeted, mut parts) = (false, Parts::default());
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut missed, mut seen) = (0, 0);
@@ -609,7 +620,9 @@ async fn run(way: &Way, attempt: usize, shared: &Arc<Shared>, handshake: &dyn Li
                 continue;
             }
         };
-        if let Err(reason) = take(shared, handshake, responses, way.groups().is_some(), &mut greeted) {
+        if let Err(reason) =
+            take(shared, handshake, responses, way.groups().is_some(), &mut greeted, &mut parts)
+        {
             return reason;
         }
     }
@@ -622,12 +635,17 @@ fn take(
     responses: Responses,
     is_group: bool,
     greeted: &mut bool,
+    parts: &mut Parts,
 ) -> Result<(), LinkError> {
     let now = Instant::now();
     // Held from one answer to the next, and not while other listeners are called.
     let mut held = None;
     for response in responses.responses {
-        let Some(answer) = response.body else { continue };
+        if matches!(response.body, Some(Answer::Part(_))) {
+            held = None;
+        }
+        let id = response.id;
+        let Some(answer) = parts.answer(response).map_err(LinkError::StreamFailed)? else { continue };
         if *greeted && let Answer::Status(status) = &answer {
             held = None;
             if status.map.is_some() {
@@ -636,14 +654,14 @@ fn take(
             shared.full.store(status.memory_full, Ordering::Relaxed);
             let mut state = shared.state.lock();
             state.status = Status { map: None, ..(**status).clone() };
-            if let Some((_, sent, sent_ms)) = state.heartbeat.filter(|(id, ..)| *id == response.id) {
+            if let Some((_, sent, sent_ms)) = state.heartbeat.filter(|(number, ..)| *number == id) {
                 let took = now.saturating_duration_since(sent);
                 state.clock = Some(ClockOffset::measured(sent_ms, took, status.now_ms));
             }
         }
-        if *greeted && response.id != 0 && !matches!(answer, Answer::Draining(_)) {
+        if *greeted && id != 0 && !matches!(answer, Answer::Draining(_)) {
             let state = held.get_or_insert_with(|| shared.state.lock());
-            if let Some(waiting) = state.waiting.remove(&response.id) {
+            if let Some(waiting) = state.waiting.remove(&id) {
                 shared.traffic.times.add(now.saturating_duration_since(waiting.since));
                 if matches!(answer, Answer::Refusal(_)) {
                     shared.traffic.errors.fetch_add(1, Ordering::Relaxed);
@@ -664,6 +682,7 @@ fn take(
             if let Answer::HandshakeReply(welcome) = &answer {
                 let mut state = shared.state.lock();
                 state.status = welcome.status.clone().unwrap_or_default();
+                state.knows_parts = welcome.parts;
                 shared.full.store(state.status.memory_full, Ordering::Relaxed);
             }
             handshake.welcome(answer)?;

@@ -64,6 +64,7 @@ pub(crate) fn is_answered(body: &Ask) -> bool {
             | Ask::Report(_)
             | Ask::EndSnapshot(_)
             | Ask::Trace(_)
+            | Ask::Part(_)
     )
 }
 
@@ -188,5 +189,6 @@ fn method_of(body: &Ask) -> &'static str {
         Ask::ReadSnapshot(_) => "ReadSnapshot",
         Ask::EndSnapshot(_) => "EndSnapshot",
         Ask::Trace(_) => "Trace",
+        Ask::Part(_) => "Part",
     }
 }

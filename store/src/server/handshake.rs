@@ -26,6 +26,7 @@ impl PeerHandshake {
             gateway: false,
             invalidations: false,
             notify: 0,
+            parts: false,
         };
         PeerHandshake { hello }
     }

@@ -1,8 +1,9 @@
 //! The answers to one peer that it has not fetched.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::task::{Context, Poll, Waker};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use proto::store::v1 as wire;
 use store_engine::{CommandError, Protocol, Reply};
@@ -14,6 +15,7 @@ use wire::{Response, Responses};
 use super::refusal::refusal;
 use crate::client::link::MESSAGE_BYTES;
 use crate::client::request::{RequestAttributes, with_answer};
+use crate::parts::{self, PART_BYTES};
 use crate::spans::{Part, Scope, SpanKind};
 
 /// Answers that a peer has not fetched may use so much memory; then no more of its requests are read.
@@ -22,6 +24,8 @@ pub(super) const UNREAD_BYTES: usize = 64 << 20;
 const BATCH_BYTES: usize = 64 << 20;
 /// No answer is larger, so that it fits into a message with all that belongs to it.
 const LARGEST: usize = MESSAGE_BYTES - (1 << 20);
+/// From so many bytes on a reply can only be that of a long call.
+const LONG_REPLY_BYTES: usize = 8 << 20;
 /// Long calls of one peer that are at work at the same time: each may make as large an answer as all of the above.
 const LONG_CALLS: usize = 4;
 /// So many requests of one peer may be traced at the same time.
@@ -44,6 +48,10 @@ impl Default for Outbox {
 #[derive(Default)]
 struct Unsent {
     responses: Vec<Response>,
+    /// Large replies, each with what was not sent of it; only of peers that know parts.
+    large: VecDeque<LargeReply>,
+    knows_parts: bool,
+    /// Of all.
     bytes: usize,
     reader: Option<Waker>,
     /// Nothing more comes.
@@ -54,7 +62,18 @@ struct Unsent {
     traced: HashMap<u64, (Part, RequestAttributes)>,
 }
 
+struct LargeReply {
+    id: u64,
+    rest: Bytes,
+    is_long: bool,
+}
+
 impl Outbox {
+    /// The peer knows parts: large replies are sent in these from now on.
+    pub fn send_parts(&self) {
+        self.state.lock().knows_parts = true;
+    }
+
     /// Adds answers.
     pub fn push(&self, responses: impl IntoIterator<Item = Response>) {
         let mut state = self.state.lock();
@@ -66,7 +85,7 @@ impl Outbox {
             if !state.traced.is_empty() {
                 state.answered(&response);
             }
-            state.responses.push(response);
+            state.add(response);
         }
         if let Some(reader) = state.reader.take() {
             reader.wake();
@@ -106,7 +125,7 @@ impl Outbox {
     /// What is there to be sent.
     pub fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Responses>> {
         let mut state = self.state.lock();
-        if state.responses.is_empty() {
+        if state.responses.is_empty() && state.large.is_empty() {
             if state.ended {
                 return Poll::Ready(None);
             }
@@ -114,7 +133,7 @@ impl Outbox {
             return Poll::Pending;
         }
         let mut responses = std::mem::take(&mut state.responses);
-        if state.bytes > BATCH_BYTES {
+        if state.bytes - state.large_bytes(|_| true) > BATCH_BYTES {
             let mut bytes = 0;
             let fits = |response: &Response| {
                 bytes += bytes_of(response);
@@ -123,7 +142,8 @@ impl Outbox {
             let count = responses.iter().map(fits).take_while(|fits| *fits).count().max(1);
             state.responses = responses.split_off(count);
         }
-        state.bytes = state.responses.iter().map(bytes_of).sum();
+        responses.extend(state.next_of_large());
+        state.bytes = state.responses.iter().map(bytes_of).sum::<usize>() + state.large_bytes(|_| true);
         drop(state);
         self.fetched.notify_waiters();
         Poll::Ready(Some(Responses { responses }))
@@ -149,6 +169,12 @@ impl Outbox {
         self.state.lock().bytes > UNREAD_BYTES
     }
 
+    /// Waits until the peer has fetched what is too much, or is gone; replies of long calls aside, whose number is limited:
+    /// the requests of others do not wait until these are sent.
+    pub async fn is_read(&self) {
+        self.room(|state| state.bytes - state.large_bytes(|large| large.is_long)).await;
+    }
+
     /// Whether the peer has gone.
     pub fn is_closed(&self) -> bool {
         self.state.lock().closed
@@ -164,11 +190,15 @@ impl Outbox {
 
     /// Waits until the peer has fetched what is too much, or is gone.
     pub async fn has_room(&self) {
+        self.room(|state| state.bytes).await;
+    }
+
+    async fn room(&self, bytes_of: impl Fn(&Unsent) -> usize) {
         loop {
             let fetched = self.fetched.notified();
             {
                 let state = self.state.lock();
-                if state.bytes <= UNREAD_BYTES || state.closed {
+                if bytes_of(&state) <= UNREAD_BYTES || state.closed {
                     return;
                 }
             }
@@ -178,6 +208,36 @@ impl Outbox {
 }
 
 impl Unsent {
+    fn add(&mut self, response: Response) {
+        match response {
+            Response { id, body: Some(Answer::Reply(rest)) }
+                if self.knows_parts && rest.len() > PART_BYTES =>
+            {
+                let is_long = rest.len() >= LONG_REPLY_BYTES;
+                self.large.push_back(LargeReply { id, rest, is_long });
+            }
+            response => self.responses.push(response),
+        }
+    }
+
+    fn large_bytes(&self, counts: impl Fn(&LargeReply) -> bool) -> usize {
+        self.large.iter().filter(|large| counts(large)).map(|large| large.rest.len()).sum()
+    }
+
+    /// The next part of a large reply. All have their turns.
+    fn next_of_large(&mut self) -> Option<Response> {
+        let mut large = self.large.pop_front()?;
+        let id = large.id;
+        let body = match parts::next(&mut large.rest) {
+            Some(part) => {
+                self.large.push_back(large);
+                Answer::Part(part)
+            }
+            None => Answer::Reply(large.rest),
+        };
+        Some(Response { id, body: Some(body) })
+    }
+
     fn answered(&mut self, response: &Response) {
         let Some((part, attributes)) = self.traced.remove(&response.id) else { return };
         let span = attributes.put(&part, SpanKind::Server);
@@ -218,6 +278,8 @@ pub(super) fn bytes_of(response: &Response) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     /// A reply of so many bytes, which is not copied.
@@ -244,6 +306,37 @@ mod tests {
             messages(&outbox).iter().map(|all| all.iter().map(|response| response.id).collect()).collect();
         assert_eq!(ids, [&[1, 2, 3][..], &[4], &[5], &[6, 7]]);
         assert_eq!(outbox.state.lock().bytes, 0);
+    }
+
+    #[test]
+    fn other_answers_come_between_the_parts_of_a_large_reply() {
+        let outbox = Outbox::default();
+        outbox.send_parts();
+        outbox.push([reply(1, 3 * PART_BYTES), reply(2, PART_BYTES + 1), reply(3, 1)]);
+        let sent = |message: &Vec<Response>| -> Vec<(u64, bool)> {
+            let is_part = |response: &Response| matches!(response.body, Some(Answer::Part(_)));
+            message.iter().map(|response| (response.id, is_part(response))).collect()
+        };
+        let all: Vec<_> = messages(&outbox).iter().map(sent).collect();
+        let (part, last) = (true, false);
+        assert_eq!(
+            all,
+            [&[(3, last), (1, part)][..], &[(2, part)], &[(1, part)], &[(2, last)], &[(1, last)]]
+        );
+        assert_eq!(outbox.state.lock().bytes, 0);
+    }
+
+    #[test]
+    fn a_large_reply_does_not_keep_the_requests_of_others_waiting() {
+        let outbox = Outbox::default();
+        outbox.send_parts();
+        outbox.push([reply(1, 2 * UNREAD_BYTES)]);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(pin!(outbox.is_read()).poll(&mut context).is_ready());
+        assert!(pin!(outbox.has_room()).poll(&mut context).is_pending(), "no more long calls");
+        outbox.push((0..=UNREAD_BYTES / LONG_REPLY_BYTES).map(|id| reply(id as u64, LONG_REPLY_BYTES - 1)));
+        assert!(outbox.state.lock().bytes > 3 * UNREAD_BYTES);
+        assert!(pin!(outbox.is_read()).poll(&mut context).is_pending(), "replies of short calls fill it");
     }
 
     #[test]

@@ -40,6 +40,7 @@ use super::watches::{Watched, Watches};
 use crate::client::request::{RequestAttributes, is_answered, parent_span};
 use crate::client::silence::Direction;
 use crate::invalidations::Origin;
+use crate::parts::Parts;
 use crate::spans::{self, Part, Scope, SpanKind};
 use crate::topology::SlotMap;
 use crate::wait::Waiter;
@@ -84,6 +85,8 @@ pub(crate) struct Session {
     waiting: Arc<Mutex<PendingCalls>>,
     watches: Arc<Watches>,
     snapshot: Option<PeerSnapshot>,
+    /// Of calls whose last part has not arrived.
+    parts: Parts,
     /// The span that the next request belongs to, if that is traced.
     parent_span: Option<spans::SpanContext>,
     /// Answers of the present message.
@@ -104,6 +107,7 @@ impl Session {
             waiting: Arc::default(),
             watches: Arc::default(),
             snapshot: None,
+            parts: Parts::default(),
             parent_span: None,
             ready: Vec::new(),
             ready_bytes: 0,
@@ -133,7 +137,9 @@ impl Session {
                 next = known.signs().unless_silent(Direction::In, requests.message(), lives) => next,
             };
             let Some(Ok(Some(requests))) = next else { break };
-            host.requests.fetch_add(requests.requests.len() as u64, Ordering::Relaxed);
+            let is_whole = |request: &&wire::Request| !matches!(request.body, Some(Ask::Part(_)));
+            let count = requests.requests.iter().filter(is_whole).count();
+            host.requests.fetch_add(count as u64, Ordering::Relaxed);
             for request in requests.requests {
                 if self.ready_bytes > UNREAD_BYTES {
                     self.send();
@@ -141,10 +147,21 @@ impl Session {
                         return self.leave();
                     }
                 }
-                let Some(body) = request.body else {
+                let Some(mut body) = request.body else {
                     self.refuse(request.id, Code::Invalid, "an unknown request");
                     continue;
                 };
+                match &mut body {
+                    // What it belongs to is refused when it ends, if the peer has not greeted.
+                    Ask::Part(part) => match !self.greeted || self.parts.add(request.id, part) {
+                        true => continue,
+                        false => return self.leave(),
+                    },
+                    Ask::Execute(wire::Execute { call: Some(call), .. }) => {
+                        call.args = self.parts.finish(request.id, std::mem::take(&mut call.args));
+                    }
+                    _ => {}
+                }
                 if !self.greeted
                     && let Ask::Handshake(hello) = &body
                 {
@@ -181,7 +198,7 @@ impl Session {
 
     /// Waits until the peer has fetched what is there for it. Whether it does: one that does not is silent too.
     async fn is_read(&self) -> bool {
-        self.known.signs().unless_silent(Direction::Out, self.outbox.has_room(), || ()).await.is_some()
+        self.known.signs().unless_silent(Direction::Out, self.outbox.is_read(), || ()).await.is_some()
     }
 
     /// The peer is gone, or given up.
@@ -243,6 +260,8 @@ impl Session {
             }
             Ask::Execute(_) | Ask::ExecuteBlocking(_) => self.refuse(id, Code::Invalid, "no call"),
             Ask::Cancel(request) => self.cancel(request.id),
+            // Taken before.
+            Ask::Part(_) => {}
             Ask::Watch(request) => self.watch(id, request),
             Ask::Unwatch(request) => self.unwatch(request.watch),
             Ask::ReadRecords(request) => self.answer(id, requests::read_records(&self.host, &request)),
@@ -319,6 +338,9 @@ impl Session {
         }
         self.greeted = true;
         self.known.set();
+        if hello.parts {
+            self.outbox.send_parts();
+        }
         if let Err(reason) = self.host.say_notify(hello.notify, true) {
             self.refuse(id, Code::Invalid, &reason);
             return false;
@@ -364,6 +386,7 @@ impl Session {
 
     /// No caller waits for this request any more.
     fn cancel(&mut self, id: u64) {
+        self.parts.forget(id);
         let mut waiting = self.waiting.lock();
         // The call may have been served at this moment.
         if let Some(waiter) = waiting.waiters.remove(&id) {

@@ -37,6 +37,7 @@ pub(super) fn greet(
         boot: host.boot,
         notify: host.notify(),
         status: Some(status(host)),
+        parts: true,
     })
 }
 

@@ -24,6 +24,7 @@ mod http;
 mod http_random;
 mod http_topology;
 mod introspection;
+mod large_values;
 mod limits;
 mod lock_queues;
 mod long_calls;

@@ -1,0 +1,122 @@
+//! Parts of large calls and replies on the stream between a gateway and a node. Other messages are sent between them, so that no
+//! client waits for the values of another one.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+use proto::store::v1::response::Body as Answer;
+use proto::store::v1::{Part, Response};
+use store_engine::Reply;
+
+use crate::client::link::MESSAGE_BYTES;
+
+/// What is longer is sent in parts of this length.
+pub(crate) const PART_BYTES: usize = 1 << 20;
+
+/// Takes the next part from the front of `rest`. `None`: what is left is short enough to be the last.
+pub(crate) fn next(rest: &mut Bytes) -> Option<Part> {
+    (rest.len() > PART_BYTES).then(|| {
+        let bytes = rest.split_to(PART_BYTES);
+        Part { bytes, left: rest.len() as u64 }
+    })
+}
+
+/// Values of which not all parts have arrived, by the number of their request.
+#[derive(Default)]
+pub(crate) struct Parts(HashMap<u64, Vec<u8>, RandomState>);
+
+impl Parts {
+    /// Adds a part. Whether the value is not longer than a message may be.
+    pub fn add(&mut self, id: u64, part: &Part) -> bool {
+        let held = self.0.entry(id).or_default();
+        let left = usize::try_from(part.left).unwrap_or(usize::MAX);
+        let fits = held.len().saturating_add(part.bytes.len()).saturating_add(left) <= MESSAGE_BYTES;
+        if fits {
+            // All at once: a buffer that grows would be copied as a whole.
+            held.reserve_exact(part.bytes.len() + left);
+            held.extend_from_slice(&part.bytes);
+        }
+        fits
+    }
+
+    /// The value that ends with `last`.
+    pub fn finish(&mut self, id: u64, last: Bytes) -> Bytes {
+        match self.0.remove(&id) {
+            None => last,
+            Some(mut value) => {
+                value.extend_from_slice(&last);
+                value.into()
+            }
+        }
+    }
+
+    /// The answer in a response, unless it has none or more parts follow. An error: the reply is too long.
+    pub fn answer(&mut self, Response { id, body }: Response) -> Result<Option<Answer>, String> {
+        Ok(match body {
+            Some(Answer::Part(part)) => match self.add(id, &part) {
+                true => None,
+                false => return Err("a reply exceeds 1gb".to_owned()),
+            },
+            Some(Answer::Reply(last)) => Some(Answer::Reply(self.finish(id, last))),
+            other => other,
+        })
+    }
+
+    /// The rest of the value does not come.
+    pub fn forget(&mut self, id: u64) {
+        self.0.remove(&id);
+    }
+}
+
+/// Adds a reply from a node to `out`. A long one becomes the buffer if that is empty, and is not copied.
+pub fn relay(reply: Bytes, out: &mut Reply) {
+    if reply.len() > PART_BYTES && out.buf.is_empty() {
+        out.buf = reply.into();
+    } else {
+        out.relay(&reply);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_arrive_as_they_were() {
+        let value: Vec<u8> = (0..2 * PART_BYTES + 7).map(|at| (at % 251) as u8).collect();
+        let (mut parts, mut rest) = (Parts::default(), Bytes::from(value.clone()));
+        let mut count = 0;
+        while let Some(part) = next(&mut rest) {
+            assert!(parts.add(1, &part));
+            assert!(parts.add(2, &part), "another value");
+            count += 1;
+        }
+        parts.forget(2);
+        assert_eq!((count, parts.finish(1, rest)), (2, value.into()));
+        assert_eq!(parts.finish(2, Bytes::from_static(b"short")), "short");
+        assert!(parts.0.is_empty());
+    }
+
+    #[test]
+    fn no_value_is_longer_than_it_may_be() {
+        let part = |left| Part { bytes: Bytes::from_static(b"123"), left };
+        let most = MESSAGE_BYTES as u64;
+        let mut parts = Parts::default();
+        assert!(!parts.add(1, &part(most - 2)) && !parts.add(1, &part(u64::MAX)));
+        let response = Response { id: 1, body: Some(Answer::Part(part(most))) };
+        assert_eq!(parts.answer(response), Err("a reply exceeds 1gb".to_owned()));
+        assert!(parts.add(1, &part(4)) && parts.add(1, &part(4)) && !parts.add(1, &part(most - 8)));
+    }
+
+    #[test]
+    fn a_long_reply_is_not_copied() {
+        let long = Bytes::from(vec![b'+'; PART_BYTES + 1]);
+        let at = long.as_ptr();
+        let mut out = Reply::new(store_engine::Protocol::Resp2);
+        relay(long, &mut out);
+        assert_eq!(out.buf.as_ptr(), at);
+        relay(Bytes::from_static(b"-ERR\r\n"), &mut out);
+        assert_eq!(out.buf.len(), PART_BYTES + 1 + 6);
+    }
+}
