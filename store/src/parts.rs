@@ -9,8 +9,8 @@ use proto::store::v1::response::Body as Answer;
 use proto::store::v1::{Part, Response};
 use store_engine::Reply;
 
-use crate::client::link::MESSAGE_BYTES;
-
+/// Most bytes of one message, either way, and of a value whose parts are put together.
+pub(crate) const MESSAGE_BYTES: usize = 1 << 30;
 /// What is longer is sent in parts of this length.
 pub(crate) const PART_BYTES: usize = 1 << 20;
 

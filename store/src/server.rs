@@ -46,9 +46,10 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::client::directory::GROUP;
+use crate::client::way::WINDOW_BYTES;
 use crate::client::{Directory, PeerCredentials};
-use crate::client::{link::MESSAGE_BYTES, way::WINDOW_BYTES};
 use crate::node::Node;
+use crate::parts::MESSAGE_BYTES;
 use crate::random::random;
 use crate::spans::Sink;
 use crate::topology::{NodeId, SlotMap};

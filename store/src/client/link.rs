@@ -29,11 +29,9 @@ use super::silence::{Direction, HEARTBEAT, MISSED, Signs};
 use super::way::{CONNECT, Way, connect_counted, groups_of, innermost};
 use crate::journal::unix_ms;
 use crate::latency::Times;
-use crate::parts::{PART_BYTES, Parts};
+use crate::parts::{MESSAGE_BYTES, PART_BYTES, Parts};
 use crate::spans::Part;
 
-/// Most bytes of one message, either way.
-pub(crate) const MESSAGE_BYTES: usize = 1 << 30;
 /// A batch is closed when it has so many bytes.
 const BATCH_BYTES: usize = 4 << 20;
 /// Requests may wait for the network with so many bytes; then they are refused.

@@ -13,9 +13,8 @@ use wire::response::Body as Answer;
 use wire::{Response, Responses};
 
 use super::refusal::refusal;
-use crate::client::link::MESSAGE_BYTES;
 use crate::client::request::{RequestAttributes, with_answer};
-use crate::parts::{self, PART_BYTES};
+use crate::parts::{self, MESSAGE_BYTES, PART_BYTES};
 use crate::spans::{Part, Scope, SpanKind};
 
 /// Answers that a peer has not fetched may use so much memory; then no more of its requests are read.

@@ -17,10 +17,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use crate::client::PeerCredentials;
-use crate::client::link::MESSAGE_BYTES;
 use crate::client::way;
 use crate::journal::{CopyPiece, Disk, DiskError, Op, fail_point, in_dir};
 use crate::node::Node;
+use crate::parts::MESSAGE_BYTES;
 use crate::replication::{Copied, ReplicaHandle, position_of};
 
 /// Parts that the network has not taken yet.

@@ -15,9 +15,9 @@ use tonic::{Code, Status};
 
 use super::view::ClusterView;
 use crate::client::PeerCredentials;
-use crate::client::link::MESSAGE_BYTES;
 use crate::client::silence::{Direction, Signs};
 use crate::client::way;
+use crate::parts::MESSAGE_BYTES;
 use crate::replication::{Driver, GroupId, Groups, ProcessInfo, Transport};
 
 /// Messages to one process that were not sent yet: more are dropped, as a slow network would.
