@@ -63,6 +63,6 @@ pub use node::Node;
 pub use notify::Audience;
 pub use parts::relay;
 pub use random::random;
-pub use snapshot::SnapshotError;
+pub use snapshot::{SnapshotError, SnapshotOptions};
 pub use txn::{Batch, Change, Conflict, LimitReached, LocalTransaction, OnFull, Preview, TxnLimits};
 pub use wait::Waiter;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use store_engine::rdb::Dialect;
 use store_engine::snapshot::{SnapshotBuffer, SnapshotFailure, SnapshotPart};
 use tokio::time::sleep;
 
@@ -27,6 +28,17 @@ pub struct Snapshot {
     usage: Usage,
     /// The shard that is read next.
     shard: usize,
+}
+
+/// What a snapshot is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct SnapshotOptions {
+    /// Unix time in milliseconds: keys that had expired then are left out.
+    pub now_ms: u64,
+    /// What changes before it was read is kept up to so many bytes.
+    pub most_bytes: usize,
+    /// Who is to read the file.
+    pub reader: Dialect,
 }
 
 /// Why there is no snapshot, or not all of it.
@@ -61,31 +73,30 @@ impl fmt::Display for SnapshotError {
 impl std::error::Error for SnapshotError {}
 
 impl Snapshot {
-    /// Begins a snapshot when all transactions that run have ended. What changes before it was read is kept, up to
-    /// `most_bytes`.
-    pub async fn take(node: &Arc<Node>, now_ms: u64, most_bytes: usize) -> Result<Snapshot, SnapshotError> {
+    /// Begins a snapshot when all transactions that run have ended.
+    pub async fn take(node: &Arc<Node>, options: SnapshotOptions) -> Result<Snapshot, SnapshotError> {
         if node.has_snapshot.load(Ordering::Acquire) {
             return Err(SnapshotError::Busy);
         }
         // While everything is locked no transaction is half done, and nothing changes.
         let everything = LocalTransaction::begin_whole(node).await;
-        Snapshot::within(&everything, now_ms, most_bytes)
+        Snapshot::within(&everything, options)
     }
 
     /// The same at once, in a transaction that has locked the whole node.
     pub(crate) fn within(
         everything: &LocalTransaction,
-        now_ms: u64,
-        most_bytes: usize,
+        options: SnapshotOptions,
     ) -> Result<Snapshot, SnapshotError> {
         debug_assert!(everything.holds_everything(), "what is not locked may be half done");
+        let SnapshotOptions { now_ms, most_bytes, reader } = options;
         let node = everything.node();
         if node.has_snapshot.swap(true, Ordering::AcqRel) {
             return Err(SnapshotError::Busy);
         }
         let mut snapshot = Snapshot {
             node: node.clone(),
-            buffer: SnapshotBuffer::new(now_ms, most_bytes),
+            buffer: SnapshotBuffer::new(now_ms, most_bytes, reader),
             catalog: BTreeMap::new(),
             usage: Usage::default(),
             shard: 0,

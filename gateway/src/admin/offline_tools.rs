@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use store::journal::WAY_OUT;
 use store::persist::{self, Contents, Examined};
 use store_engine::rdb::file::{RdbItem, RdbReader, RdbWriter};
-use store_engine::rdb::{Cause, Fault, KeyMeta};
+use store_engine::rdb::{Cause, Fault, KeyMeta, Version};
 use store_engine::{Aging, Entry, Keyspace};
 
 use crate::commands::sync::{FLAGS_FIELD, write_head};
@@ -131,7 +131,7 @@ fn now_ms() -> u64 {
 /// Writes an RDB file. How long ago keys were used is left out: what their stamps mean is a setting of the server.
 fn write(contents: &Contents, out: &mut dyn Write) -> io::Result<()> {
     let now_ms = now_ms();
-    let mut file = RdbWriter::new(out)?;
+    let mut file = RdbWriter::new(out, Version::default())?;
     write_head(&mut file, now_ms, |prefix| contents.records(prefix))?;
     for (db, space) in contents.databases().filter(|(_, space)| !space.is_empty()) {
         file.database(db, space.len(), space.expiring())?;

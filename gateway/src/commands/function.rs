@@ -326,8 +326,7 @@ async fn restore(
             ));
         }
     };
-    let body = rdb::unseal(args[2]);
-    let body = body.ok_or(rdb::WRONG_SEAL)?;
+    let body = rdb::unseal(args[2]).ok_or(rdb::WRONG_SEAL)?.body;
     // A text that is longer could not be loaded either; a packed one might be much longer than it looks.
     let mut decoder = rdb::Decoder::limited(body, server.config.budget().memory_bytes as u64);
     let mut restored = Libraries::default();

@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use store::StoreSnapshot;
+use store::{SnapshotOptions, StoreSnapshot};
+use store_engine::rdb::Version;
 use store_engine::rdb::file::RdbWriter;
 use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, DATABASES, Group, Reply, error};
@@ -98,6 +99,8 @@ fn replconf(session: &mut Session, args: Args<'_>, out: &mut Reply) -> Result<()
                 0 | 1 => {}
                 _ => return Err(CommandError::new("ERR value is out of range, value must between 0 and 1")),
             },
+            // An option of this server.
+            b"rdb-version" => replica(session).version = version(args.integer(at + 1)?)?,
             b"rdb-filter-only" => replica(session).filter = filter(value)?,
             b"ack" | b"getack" => {
                 // No reply, where one is not needed to tell the others apart.
@@ -128,6 +131,14 @@ fn filter(words: &[u8]) -> Result<Filter, CommandError> {
     Ok(filter)
 }
 
+fn version(number: i64) -> Result<Version, CommandError> {
+    let version = u16::try_from(number).ok().and_then(Version::of_number);
+    version.ok_or_else(|| {
+        let known = Version::ALL.map(|version| version.number().to_string()).join(", ");
+        CommandError::owned(format!("ERR RDB version {number} is not written, only {known}"))
+    })
+}
+
 fn named(what: &str, word: &[u8]) -> CommandError {
     CommandError::owned(format!("ERR {what}: {}", String::from_utf8_lossy(word)))
 }
@@ -142,15 +153,15 @@ async fn sync(
     if !session.hears {
         return Err(CommandError::new("ERR SYNC and PSYNC need a connection of the Redis protocol"));
     }
-    let Replica { finds_mark, filter, .. } = *replica(session);
+    let Replica { finds_mark, filter, version, .. } = *replica(session);
     if !finds_mark {
         return Err(CommandError::new(
             "ERR The length of the RDB file is not known before its end: send REPLCONF capa eof first",
         ));
     }
-    let mut file = RdbWriter::new(Vec::new()).expect("memory takes everything");
+    let mut file = RdbWriter::new(Vec::new(), version).expect("memory takes everything");
     let snapshot = match filter {
-        Filter::Everything => Some(begin(server, &mut file).await?),
+        Filter::Everything => Some(begin(server, &mut file, version).await?),
         Filter::Functions => {
             let libraries = server.store.records(LIBRARY).await?;
             write_head(&mut file, unix_ms(), |prefix| {
@@ -174,11 +185,16 @@ async fn sync(
 }
 
 /// Takes a snapshot and writes what comes before its keys.
-async fn begin(server: &Server, file: &mut RdbWriter<Vec<u8>>) -> Result<StoreSnapshot, CommandError> {
+async fn begin(
+    server: &Server,
+    file: &mut RdbWriter<Vec<u8>>,
+    version: Version,
+) -> Result<StoreSnapshot, CommandError> {
     let limit = server.config.client_output_buffer_limit.normal.hard.get_usize();
-    let most_kept = if limit == 0 { MOST_KEPT_BYTES } else { limit.min(MOST_KEPT_BYTES) };
+    let most_bytes = if limit == 0 { MOST_KEPT_BYTES } else { limit.min(MOST_KEPT_BYTES) };
     let now_ms = unix_ms();
-    let snapshot = server.store.snapshot(now_ms, most_kept).await?;
+    let options = SnapshotOptions { now_ms, most_bytes, reader: version.dialect() };
+    let snapshot = server.store.snapshot(options).await?;
     write_head(file, now_ms, |prefix| snapshot.records(prefix).into_iter()).expect("memory takes everything");
     let usage = snapshot.usage();
     for db in (0..DATABASES).filter(|db| usage.keys[*db] > 0) {

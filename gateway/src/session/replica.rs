@@ -1,6 +1,7 @@
 //! What a client says that wants a copy of the data, as replicas do, and the RDB file on its way to it.
 
 use store::{SnapshotError, StoreSnapshot};
+use store_engine::rdb::Version;
 use store_engine::rdb::file::RdbWriter;
 
 /// From so many bytes on a piece of a file is sent.
@@ -16,6 +17,8 @@ pub struct Replica {
     pub finds_mark: bool,
     /// What the file is to have: `rdb-filter-only`.
     pub filter: Filter,
+    /// The version of the file: `rdb-version`.
+    pub version: Version,
     /// The file that is to be sent behind the replies.
     pub file: Option<RdbStream>,
 }

@@ -365,6 +365,9 @@ pub struct BeginSnapshot {
     /// What changes before it was read is kept up to so many bytes. With more the snapshot fails.
     #[prost(uint64, tag = "3")]
     pub most_bytes: u64,
+    /// Keys are to stand as in files of Valkey.
+    #[prost(bool, tag = "4")]
+    pub valkey: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SnapshotBegun {

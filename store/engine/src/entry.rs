@@ -29,6 +29,17 @@ impl Entry {
         self.expire_at_ms.is_some_and(|at| at.get() <= now_ms)
     }
 
+    /// The entry as it is at `now_ms`, without fields whose time is over. `None`: nothing of it is left.
+    pub fn living(mut self, now_ms: u64) -> Option<Entry> {
+        if self.is_expired(now_ms) {
+            return None;
+        }
+        if let Value::Hash(hash) = &mut self.value {
+            while hash.take_due(now_ms).is_some() {}
+        }
+        (!self.value.is_empty_collection()).then_some(self)
+    }
+
     /// A time before which neither the key expires nor a field of it, if one of them does.
     pub fn next_expiry(&self) -> Option<NonZeroU64> {
         let field = match &self.value {

@@ -1,8 +1,8 @@
 //! Redis' serialised form: values as DUMP gives them, and whole files.
 //!
-//! What is written is version 10, that of Redis 7.0; what is read is all that Redis has written up to 7.4, and Valkey up
-//! to 9, from whomever it comes. Redis 7.0 knows no hashes whose fields expire: a payload of one is that of Valkey 9, in
-//! its version, and in a file it is as in Redis 7.4.
+//! What is read is all that Redis has written up to 8.10, and Valkey up to 9.2, except what only modules or newer
+//! commands make, which is refused by its name. What is written is version 10, that of Redis 7.0, or a newer
+//! [`Version`]. Redis 7.0 knows no hashes whose fields expire: they are written as in Redis 7.4 or as in Valkey 9.
 
 mod codec;
 mod crc64;
@@ -10,22 +10,21 @@ pub mod file;
 pub mod key;
 mod kind;
 mod lzf;
+mod module;
 mod object;
 mod packed;
 mod stream;
+mod template;
+mod version;
 
 pub use codec::{Cause, Decoder, Fault, write_string};
+pub use version::{Dialect, Version};
 
 use crate::{CommandError, Value};
 use crc64::crc64;
 use object::Encoding;
+use template::Templates;
 
-/// The version that Redis 7.0 writes.
-const VERSION: u16 = 10;
-/// The newest one that is read, that of Redis 7.4. What it added is either read or refused by its name.
-const NEWEST: u16 = 12;
-/// The version of Valkey 9.0, which has left those between to Redis.
-const VALKEY: u16 = 80;
 /// Bytes of version and checksum.
 const FOOTER: usize = 10;
 /// The longest string of a value, as commands make them.
@@ -35,6 +34,15 @@ pub const LIBRARY: u8 = 245;
 
 /// A payload that [`unseal`] refuses.
 pub const WRONG_SEAL: CommandError = CommandError::new("ERR DUMP payload version or checksum are wrong");
+
+/// What DUMP gives, without version and checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Payload<'a> {
+    /// The bytes.
+    pub body: &'a [u8],
+    /// Whose form they have, which the version has said.
+    pub dialect: Dialect,
+}
 
 /// What is said of a key beside its value and expiry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,41 +55,53 @@ pub struct KeyMeta {
     pub sticky: bool,
 }
 
-/// Ends `body` with version and checksum.
+/// Ends `body` with the version of Redis 7.0 and a checksum.
 pub fn seal(body: &mut Vec<u8>) {
-    seal_as(VERSION, body);
+    seal_as(Version::Redis7_0, body);
 }
 
-fn seal_as(version: u16, body: &mut Vec<u8>) {
-    body.extend_from_slice(&version.to_le_bytes());
+/// Ends `body` with version and checksum.
+pub fn seal_as(version: Version, body: &mut Vec<u8>) {
+    body.extend_from_slice(&version.number().to_le_bytes());
     let sum = crc64(0, body);
     body.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// The body of a sealed payload, if version and checksum are right.
-pub fn unseal(payload: &[u8]) -> Option<&[u8]> {
+/// What was sealed, if the version is one that is read and the checksum is right.
+pub fn unseal(payload: &[u8]) -> Option<Payload<'_>> {
     let (body, footer) = payload.split_at(payload.len().checked_sub(FOOTER)?);
     let (version, sum) = footer.split_at(2);
     let version = u16::from_le_bytes(version.try_into().expect("two bytes"));
     let sum = u64::from_le_bytes(sum.try_into().expect("eight bytes"));
-    ((version <= NEWEST || version == VALKEY) && sum == crc64(0, &payload[..payload.len() - 8]))
-        .then_some(body)
+    let dialect = Dialect::of_version(version)?;
+    (sum == crc64(0, &payload[..payload.len() - 8])).then_some(Payload { body, dialect })
 }
 
-/// What DUMP gives for `value`.
-pub fn dump(value: &Value) -> Vec<u8> {
-    let form = Encoding::of(value, kind::HASH_2);
+/// What DUMP gives for `value`. Only for a hash whose fields expire it makes a difference for whom it is.
+pub fn dump(value: &Value, reader: Dialect) -> Vec<u8> {
+    let version = match (value, reader) {
+        (Value::Hash(hash), Dialect::Redis) if hash.is_expiring() => Version::Redis7_4,
+        (Value::Hash(hash), Dialect::Valkey) if hash.is_expiring() => Version::Valkey9_0,
+        _ => Version::Redis7_0,
+    };
+    let form = Encoding::of(value, reader);
     let mut payload = vec![form.kind];
     form.write(&mut payload).expect("memory takes everything");
-    seal_as(if form.kind == kind::HASH_2 { VALKEY } else { VERSION }, &mut payload);
+    seal_as(version, &mut payload);
     payload
 }
 
 /// The value of an unsealed payload. Like Redis, does not ask what comes behind it.
-pub fn load(body: &[u8]) -> Result<Value, Fault> {
+pub fn load(payload: Payload<'_>) -> Result<Value, Fault> {
+    let Payload { body, dialect } = payload;
     let mut decoder = Decoder::limited(body, LONGEST);
-    let kind = decoder.byte()?;
-    object::read(kind, &mut decoder)?.ok_or_else(|| decoder.damage("an empty collection"))
+    let mut kind = decoder.byte()?;
+    if dialect == Dialect::Redis && kind == module::KEY_META {
+        module::skip_key_meta(&mut decoder)?;
+        kind = decoder.byte()?;
+    }
+    let value = object::read(kind, dialect, &Templates::default(), &mut decoder)?;
+    value.ok_or_else(|| decoder.damage("an empty collection"))
 }
 
 #[cfg(test)]
@@ -100,16 +120,16 @@ mod tests {
             payload.extend_from_slice(&sum.to_le_bytes());
             payload
         };
-        assert_eq!(unseal(&sealed_as(9)), Some(&[][..]));
-        assert_eq!(unseal(&sealed_as(12)), Some(&[][..]));
-        assert_eq!(unseal(&sealed_as(80)), Some(&[][..]));
-        assert!([13, 79, 81].iter().all(|version| unseal(&sealed_as(*version)).is_none()));
+        let dialect = |version| unseal(&sealed_as(version)).map(|payload| payload.dialect);
+        assert!([0, 9, 12, 15].iter().all(|version| dialect(*version) == Some(Dialect::Redis)));
+        assert!([80, 81].iter().all(|version| dialect(*version) == Some(Dialect::Valkey)));
+        assert!([16, 79, 82, u16::MAX].iter().all(|version| dialect(*version).is_none()));
         assert_eq!(unseal(b"short"), None);
     }
 
     #[test]
     fn every_flipped_bit_is_seen() {
-        let payload = dump(&Value::string(b"a text"));
+        let payload = dump(&Value::string(b"a text"), Dialect::Redis);
         assert!(unseal(&payload).is_some());
         for bit in 0..8 * payload.len() {
             let mut damaged = payload.clone();

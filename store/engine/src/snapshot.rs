@@ -11,8 +11,8 @@ use foldhash::fast::RandomState;
 
 use crate::Entry;
 use crate::dense::Key;
-use crate::rdb::KeyMeta;
 use crate::rdb::key::write_key;
+use crate::rdb::{Dialect, KeyMeta};
 
 /// What a key costs that is remembered, beside its bytes.
 const KEY_BYTES: usize = 48;
@@ -38,10 +38,10 @@ impl SnapshotPart {
     }
 
     /// Adds an entry.
-    pub(crate) fn write(&mut self, key: &[u8], entry: &Entry) {
+    pub(crate) fn write(&mut self, key: &[u8], entry: &Entry, reader: Dialect) {
         self.keys += 1;
         let meta = KeyMeta { sticky: entry.sticky, ..KeyMeta::default() };
-        write_key(&mut self.bytes, key, entry, meta).expect("memory takes everything");
+        write_key(&mut self.bytes, key, entry, meta, reader).expect("memory takes everything");
     }
 }
 
@@ -60,6 +60,8 @@ pub struct SnapshotBuffer {
     /// When the snapshot began: keys that had expired are left out.
     now_ms: u64,
     most_bytes: usize,
+    /// For whom entries are written.
+    reader: Dialect,
     state: Mutex<BufferState>,
 }
 
@@ -75,9 +77,9 @@ struct BufferState {
 }
 
 impl SnapshotBuffer {
-    /// An empty buffer that takes at most so many bytes, for a snapshot that begins at `now_ms`.
-    pub fn new(now_ms: u64, most_bytes: usize) -> Arc<SnapshotBuffer> {
-        Arc::new(SnapshotBuffer { now_ms, most_bytes, state: Mutex::default() })
+    /// An empty buffer that takes at most so many bytes, for a snapshot for `reader` that begins at `now_ms`.
+    pub fn new(now_ms: u64, most_bytes: usize, reader: Dialect) -> Arc<SnapshotBuffer> {
+        Arc::new(SnapshotBuffer { now_ms, most_bytes, reader, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, BufferState> {
@@ -160,7 +162,7 @@ impl Unread {
     /// Adds an entry to what is read, unless it was written before.
     pub fn read(&mut self, key: &[u8], entry: &Entry, part: &mut SnapshotPart) {
         if !self.forget(key) && !entry.is_expired(self.buffer.now_ms) {
-            part.write(key, entry);
+            part.write(key, entry, self.buffer.reader);
         }
     }
 
@@ -171,7 +173,7 @@ impl Unread {
         }
         let mut part = SnapshotPart::new(self.db);
         if !entry.is_expired(self.buffer.now_ms) {
-            part.write(key, entry);
+            part.write(key, entry, self.buffer.reader);
         }
         self.buffer.add(part, key.len() + KEY_BYTES)
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use proto::store::v1 as wire;
+use store_engine::rdb::Dialect;
 use store_engine::snapshot::SnapshotPart;
 use store_engine::{CommandError, DATABASES};
 use wire::request::Body as Ask;
@@ -15,7 +16,7 @@ use super::link::{Link, Pending};
 use super::link_error::LinkError;
 use super::transaction::DistributedTransaction;
 use crate::memory::Usage;
-use crate::snapshot::{SnapshotError, records_of};
+use crate::snapshot::{SnapshotError, SnapshotOptions, records_of};
 
 /// A snapshot of a cluster. Slots may move meanwhile: each node keeps what it had.
 pub struct ClusterSnapshot {
@@ -38,23 +39,23 @@ struct NodeSnapshot {
 }
 
 impl ClusterSnapshot {
-    /// Begins a snapshot when all transactions that run have ended. `now_ms`: Unix time in milliseconds, at which what has
-    /// expired is left out. Each node keeps what changes before it was read, up to `most_bytes`.
+    /// Begins a snapshot when all transactions that run have ended, on each node with these options.
     pub async fn take(
         cluster: &Arc<Cluster>,
-        now_ms: u64,
-        most_bytes: usize,
+        options: SnapshotOptions,
     ) -> Result<ClusterSnapshot, CommandError> {
+        let SnapshotOptions { now_ms, most_bytes, reader } = options;
         let mut everything = DistributedTransaction::new(cluster, Vec::new(), true, Some(now_ms), Vec::new());
         everything.begin().await.map_err(|error| match error {
             TransactionError::Lost(error) | TransactionError::LeaderLost(error) => error,
             _ => unexpected(),
         })?;
-        let most_bytes = most_bytes as u64;
+        let (most_bytes, valkey) = (most_bytes as u64, reader == Dialect::Valkey);
         let mut snapshot =
             ClusterSnapshot { nodes: VecDeque::new(), usage: Usage::default(), catalog: BTreeMap::new() };
-        let begun = everything
-            .ask_participants(|txn| Ask::BeginSnapshot(wire::BeginSnapshot { txn, now_ms, most_bytes }));
+        let begun = everything.ask_participants(|txn| {
+            Ask::BeginSnapshot(wire::BeginSnapshot { txn, now_ms, most_bytes, valkey })
+        });
         let mut has_catalog = false;
         let mut failure = None;
         for (link, stream, number, answer) in begun {

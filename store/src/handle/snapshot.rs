@@ -6,7 +6,7 @@ use store_engine::snapshot::SnapshotPart;
 use super::Store;
 use crate::client::ClusterSnapshot;
 use crate::memory::Usage;
-use crate::snapshot::{Snapshot, SnapshotError};
+use crate::snapshot::{Snapshot, SnapshotError, SnapshotOptions};
 
 /// All data as it was at one moment, read in pieces while the store goes on to serve.
 pub enum StoreSnapshot {
@@ -17,17 +17,17 @@ pub enum StoreSnapshot {
 }
 
 impl Store {
-    /// Begins a snapshot when all transactions that run have ended. `now_ms`: Unix time in milliseconds. What changes before
-    /// it was read is kept, up to `most_bytes` on each node. An error if there is one already.
-    pub async fn snapshot(&self, now_ms: u64, most_bytes: usize) -> Result<StoreSnapshot, CommandError> {
+    /// Begins a snapshot when all transactions that run have ended, on each node with these options. An error if there is
+    /// one already.
+    pub async fn snapshot(&self, options: SnapshotOptions) -> Result<StoreSnapshot, CommandError> {
         match self {
             Store::Local(node) => {
-                let snapshot = Snapshot::take(node, now_ms, most_bytes).await;
+                let snapshot = Snapshot::take(node, options).await;
                 let failed = |error| CommandError::owned(format!("ERR {error}"));
                 snapshot.map(StoreSnapshot::Local).map_err(failed)
             }
             Store::Distributed(cluster) => {
-                let snapshot = ClusterSnapshot::take(cluster, now_ms, most_bytes);
+                let snapshot = ClusterSnapshot::take(cluster, options);
                 Box::pin(snapshot).await.map(StoreSnapshot::Distributed)
             }
         }

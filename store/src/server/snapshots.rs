@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use proto::store::v1 as wire;
+use store_engine::rdb::Dialect;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
@@ -15,7 +16,7 @@ use super::host::Host;
 use super::records::common_records;
 use super::refusal::refusal;
 use super::registry::Found;
-use crate::snapshot::{Snapshot, SnapshotError};
+use crate::snapshot::{Snapshot, SnapshotError, SnapshotOptions};
 
 /// A longer piece is sent in several ones.
 const PIECE_BYTES: usize = 1 << 20;
@@ -44,9 +45,13 @@ pub(super) fn begin(
     let Found::Open(txn) = host.registry.take(number, session, false) else {
         return Err(refusal(Code::Invalid, "no such transaction is open"));
     };
-    let most_bytes = usize::try_from(request.most_bytes).unwrap_or(usize::MAX);
+    let options = SnapshotOptions {
+        now_ms: request.now_ms,
+        most_bytes: usize::try_from(request.most_bytes).unwrap_or(usize::MAX),
+        reader: if request.valkey { Dialect::Valkey } else { Dialect::Redis },
+    };
     let snapshot = match txn.holds_everything() {
-        true => Snapshot::within(&txn, request.now_ms, most_bytes).map_err(|error| refused(&error)),
+        true => Snapshot::within(&txn, options).map_err(|error| refused(&error)),
         false => Err(refusal(Code::Invalid, "the transaction has not locked the whole node")),
     };
     // The catalog cannot leave while everything is locked.

@@ -1,7 +1,7 @@
 //! Values and files in Redis' form travel between Redis and us, both ways and in all forms.
 
 use store_engine::rdb::file::{RdbItem, RdbReader, RdbWriter};
-use store_engine::rdb::{self, KeyMeta};
+use store_engine::rdb::{self, KeyMeta, Version};
 use tests::temp_dir::TempDir;
 use tests::{Client, Oracle, Protocol, TestServer, Value, notation, wait_until};
 
@@ -336,7 +336,7 @@ fn a_file_of_redis_is_read_and_redis_reads_ours() {
     let idle = |event: &&RdbItem| matches!(event, RdbItem::Key { meta: KeyMeta { idle_s: Some(_), .. }, .. });
     assert_eq!(events.iter().filter(idle).count(), 27 + 27 + 1, "all keys say when they were used");
 
-    let mut writer = RdbWriter::new(Vec::new()).expect("memory takes all");
+    let mut writer = RdbWriter::new(Vec::new(), Version::default()).expect("memory takes all");
     let mut db = None;
     writer.script(b"return 1").expect("memory takes all");
     for (number, mut event) in events.into_iter().enumerate() {

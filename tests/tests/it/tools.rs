@@ -6,8 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use store_engine::rdb::KeyMeta;
 use store_engine::rdb::file::RdbWriter;
+use store_engine::rdb::{KeyMeta, Version};
 use store_engine::{Entry, Stamp, Value as Held};
 use tests::process::{command, refused};
 use tests::temp_dir::TempDir;
@@ -187,7 +187,7 @@ fn a_dash_stands_for_the_standard_streams() {
 
 /// A file with these keys and times of expiry.
 fn rdb(path: &str, keys: &[(&[u8], u64)], meta: KeyMeta) {
-    let mut writer = RdbWriter::new(Vec::new()).expect("memory takes all");
+    let mut writer = RdbWriter::new(Vec::new(), Version::default()).expect("memory takes all");
     for (key, expire_at_ms) in keys {
         let mut entry = Entry::new(Held::string(b"value"), Stamp::default());
         entry.expire_at_ms = std::num::NonZeroU64::new(*expire_at_ms);
@@ -215,14 +215,14 @@ fn what_cannot_be_restored_leaves_no_trace() {
     refuses(&good[..good.len() - 9]);
     refuses(&[&good[..good.len() - 1], b"!"].concat());
     refuses(&fs::read(dir.child("twice")).expect("a file"));
-    refuses(b"REDIS0010\x07\x01k");
+    refuses(b"REDIS0010\x07\x01k\x81\x45\xe2\x52\x38\xdf\x91\x2c\x03");
     refuses(b"REDIS0010\xf5\x04text\xff\0\0\0\0\0\0\0\0");
     insta::assert_snapshot!(reported, @r#"
     1: moonshard: FILE is damaged: byte 0: the data end here; nothing was restored, use another backup
     1: moonshard: FILE is damaged: byte 18: the data end here; nothing was restored, use another backup
     1: moonshard: FILE is damaged: byte 27: damaged data: the checksum is another; nothing was restored, use another backup
     1: moonshard: FILE is damaged: key "\xff" of database 0 occurs twice; nothing was restored, use another backup
-    2: moonshard: FILE: byte 12: not supported: values of modules; nothing was restored
+    2: moonshard: FILE: byte 21: not supported: values of the module type ReJSON-RL; nothing was restored
     1: moonshard: FILE is damaged: a function library: ERR Missing library metadata; nothing was restored, use another backup
     "#);
 

@@ -121,6 +121,7 @@ mod tests {
     use super::*;
     use crate::keyspace::Entry;
     use crate::rdb::file::{RdbItem, RdbReader, RdbWriter};
+    use crate::rdb::{Dialect, Version};
     use crate::snapshot::SnapshotFailure;
     use crate::{Stamp, Value};
 
@@ -143,7 +144,7 @@ mod tests {
     }
 
     fn read(parts: &[SnapshotPart]) -> Strings {
-        let mut file = RdbWriter::new(Vec::new()).expect("memory takes everything");
+        let mut file = RdbWriter::new(Vec::new(), Version::default()).expect("memory takes everything");
         for part in parts {
             file.part(part).expect("memory takes everything");
         }
@@ -191,7 +192,7 @@ mod tests {
                 put(&mut spaces[usize::from(key % 2)], key, text);
             }
             let wanted = strings(&spaces);
-            let buffer = SnapshotBuffer::new(0, usize::MAX);
+            let buffer = SnapshotBuffer::new(0, usize::MAX, Dialect::Redis);
             for (db, space) in spaces.iter_mut().enumerate() {
                 space.begin_snapshot(db, &buffer);
             }
@@ -235,7 +236,7 @@ mod tests {
     fn a_snapshot_that_would_take_too_much_is_given_up() {
         let mut space = Keyspace::default();
         (0..100).for_each(|key| put(&mut space, key, 1));
-        let buffer = SnapshotBuffer::new(0, 1000);
+        let buffer = SnapshotBuffer::new(0, 1000, Dialect::Redis);
         space.begin_snapshot(0, &buffer);
         (0..100).for_each(|key| put(&mut space, key, 2));
         assert_eq!(buffer.failure(), Some(SnapshotFailure::TooManyChanges));
@@ -246,7 +247,7 @@ mod tests {
     fn keys_that_are_flushed_end_a_snapshot_unless_that_is_undone() {
         let mut space = Keyspace::default();
         put(&mut space, 1, 1);
-        let buffer = SnapshotBuffer::new(0, 1000);
+        let buffer = SnapshotBuffer::new(0, 1000, Dialect::Redis);
         space.begin_snapshot(0, &buffer);
         let mut held = Keyspace::default();
         space.swap(&mut held);
@@ -267,7 +268,7 @@ mod tests {
         for (key, at_ms) in [(1, 5), (2, 50)] {
             space.insert(&[key], Entry { expire_at_ms: std::num::NonZeroU64::new(at_ms), ..entry(1) });
         }
-        let buffer = SnapshotBuffer::new(10, 1000);
+        let buffer = SnapshotBuffer::new(10, 1000, Dialect::Redis);
         space.begin_snapshot(0, &buffer);
         // The second one expires before it is read.
         assert_eq!(space.find(&[2], 60), None);

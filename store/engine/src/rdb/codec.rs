@@ -1,5 +1,6 @@
 //! Lengths and strings, of which everything else is made.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Read, Write};
 
@@ -28,7 +29,7 @@ pub enum Cause {
     /// This cannot be.
     Damage(&'static str),
     /// It may be right, but we do not have that.
-    Foreign(&'static str),
+    Foreign(Cow<'static, str>),
 }
 
 impl fmt::Display for Fault {
@@ -79,8 +80,8 @@ impl<R: Read> Decoder<R> {
     }
 
     /// That what was read last is nothing of ours.
-    pub fn foreign(&self, what: &'static str) -> Fault {
-        Fault { offset: self.offset, cause: Cause::Foreign(what) }
+    pub fn foreign(&self, what: impl Into<Cow<'static, str>>) -> Fault {
+        Fault { offset: self.offset, cause: Cause::Foreign(what.into()) }
     }
 
     fn exact(&mut self, into: &mut [u8]) -> Result<(), Fault> {

@@ -9,14 +9,18 @@ use std::num::NonZeroU64;
 use super::codec::{Decoder, Fault, write_length, write_string};
 use super::crc64::crc64;
 use super::key::{AUX, EXPIRE_MS, FREQ, IDLE, STICKY, write_aux, write_key};
-use super::object;
-use super::{KeyMeta, LIBRARY, NEWEST, VALKEY, VERSION};
+use super::template::{TEMPLATE, Templates};
+use super::{Dialect, KeyMeta, LIBRARY, Version, module, object};
 use crate::snapshot::SnapshotPart;
 use crate::{DATABASES, Entry, Stamp};
 
 const SIGNATURE: &[u8] = b"REDIS";
 /// That of Valkey since 9.0, whose versions have three digits.
 const VALKEY_SIGNATURE: &[u8] = b"VALKEY";
+/// What was being imported, in Valkey.
+const SLOT_IMPORT: u8 = 243;
+/// A command that a client has sent while the file was written, in Valkey.
+const UPDATE: u8 = 242;
 const SLOT_INFO: u8 = 244;
 const FUNCTION_PRE_GA: u8 = 246;
 const MODULE_AUX: u8 = 247;
@@ -38,15 +42,19 @@ pub struct RdbWriter<W: Write> {
     out: Summed<W>,
     /// What the keys that follow are of.
     database: Option<usize>,
+    reader: Dialect,
 }
 
 impl<W: Write> RdbWriter<W> {
-    /// Begins a file.
-    pub fn new(out: W) -> io::Result<RdbWriter<W>> {
+    /// Begins a file of this version.
+    pub fn new(out: W, version: Version) -> io::Result<RdbWriter<W>> {
         let mut out = Summed { inner: out, block: Vec::with_capacity(BLOCK), sum: 0 };
-        out.write_all(SIGNATURE)?;
-        write!(out, "{VERSION:04}")?;
-        Ok(RdbWriter { out, database: None })
+        let (number, reader) = (version.number(), version.dialect());
+        match reader {
+            Dialect::Redis => write!(out, "REDIS{number:04}")?,
+            Dialect::Valkey => write!(out, "VALKEY{number:03}")?,
+        }
+        Ok(RdbWriter { out, database: None, reader })
     }
 
     /// A field about the whole, such as `redis-ver`.
@@ -76,10 +84,10 @@ impl<W: Write> RdbWriter<W> {
 
     /// A key.
     pub fn key(&mut self, key: &[u8], entry: &Entry, meta: KeyMeta) -> io::Result<()> {
-        write_key(&mut self.out, key, entry, meta)
+        write_key(&mut self.out, key, entry, meta, self.reader)
     }
 
-    /// Keys of a snapshot, or the next bytes of one.
+    /// Keys of a snapshot, which was made for the same reader, or the next bytes of one.
     pub fn part(&mut self, part: &SnapshotPart) -> io::Result<()> {
         self.select(part.db)?;
         self.out.write_all(&part.bytes)
@@ -181,6 +189,8 @@ pub enum RdbItem {
 pub struct RdbReader<R: Read> {
     decoder: Decoder<Summing<R>>,
     version: u16,
+    dialect: Dialect,
+    templates: Templates,
     db: usize,
     /// What has been said of the next key.
     expire_at_ms: Option<NonZeroU64>,
@@ -193,17 +203,16 @@ impl<R: Read> RdbReader<R> {
     pub fn new(source: R) -> Result<RdbReader<R>, Fault> {
         let mut decoder = Decoder::new(Summing::new(source));
         let header: [u8; 9] = decoder.bytes()?;
-        let signatures = [SIGNATURE, VALKEY_SIGNATURE].into_iter();
-        let version = signatures.clone().find_map(|signature| header.strip_prefix(signature));
-        let version = version.ok_or_else(|| decoder.damage("this is no RDB file"))?;
-        let version = std::str::from_utf8(version).ok().and_then(|digits| digits.parse().ok());
-        match version {
-            Some(version @ (1..=NEWEST | VALKEY)) => {
-                let (expire_at_ms, meta) = (None, KeyMeta::default());
-                Ok(RdbReader { decoder, version, db: 0, expire_at_ms, meta, done: false })
-            }
-            _ => Err(decoder.foreign("the version of this RDB file")),
-        }
+        let signatures = [(SIGNATURE, Dialect::Redis), (VALKEY_SIGNATURE, Dialect::Valkey)].into_iter();
+        let found =
+            signatures.filter_map(|(signature, of)| Some((header.strip_prefix(signature)?, of))).next();
+        let (digits, dialect) = found.ok_or_else(|| decoder.damage("this is no RDB file"))?;
+        let version = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+        let version =
+            version.filter(|version| *version > 0 && Dialect::of_version(*version) == Some(dialect));
+        let version = version.ok_or_else(|| decoder.foreign("the version of this RDB file"))?;
+        let (templates, expire_at_ms, meta) = (Templates::default(), None, KeyMeta::default());
+        Ok(RdbReader { decoder, version, dialect, templates, db: 0, expire_at_ms, meta, done: false })
     }
 
     /// How many bytes have been read.
@@ -244,14 +253,29 @@ impl<R: Read> RdbReader<R> {
                 },
                 LIBRARY => return Ok(Some(RdbItem::Library(from.owned()?))),
                 FUNCTION_PRE_GA => return Err(from.foreign("functions of a Redis before its release")),
-                MODULE_AUX => return Err(from.foreign("data of modules")),
+                MODULE_AUX => {
+                    let name = module::type_name(from.length()?);
+                    return Err(from.foreign(format!("data of the module type {name}")));
+                }
+                module::KEY_META if self.dialect == Dialect::Redis => module::skip_key_meta(from)?,
+                SLOT_IMPORT if self.dialect == Dialect::Valkey => {
+                    from.owned()?;
+                    for _ in 0..from.length()? {
+                        from.length()?;
+                        from.length()?;
+                    }
+                }
+                TEMPLATE if self.dialect == Dialect::Redis => self.templates.add(from)?,
+                UPDATE if self.dialect == Dialect::Valkey => {
+                    return Err(from.foreign("changes in a file of Valkey 9.2"));
+                }
                 END => {
                     self.check_sum()?;
                     return Ok(None);
                 }
                 kind => {
                     let key = from.owned()?;
-                    let value = object::read(kind, from)?;
+                    let value = object::read(kind, self.dialect, &self.templates, from)?;
                     let (expire_at_ms, meta) = (self.expire_at_ms.take(), std::mem::take(&mut self.meta));
                     // Redis has been known to write empty collections, and skips them.
                     if let Some(value) = value {
@@ -349,13 +373,63 @@ mod tests {
         let [RdbItem::Key { key, entry, .. }] = &events[..] else { panic!("{events:?}") };
         let crate::Value::Hash(hash) = &entry.value else { panic!("{entry:?}") };
         assert_eq!(hash.expiry(b"f"), NonZeroU64::new(5));
-        let mut writer = RdbWriter::new(Vec::new()).expect("memory takes all");
+        let mut writer = RdbWriter::new(Vec::new(), Version::default()).expect("memory takes all");
         writer.key(key, entry, KeyMeta::default()).expect("memory takes all");
         let ours = writer.finish().expect("memory takes all");
         assert_eq!(ours[9], crate::rdb::kind::HASH_METADATA);
-        assert_eq!(read(&ours), Ok(events));
+        assert_eq!(read(&ours).as_ref(), Ok(&events));
         valkey[8] = b'1';
+        assert_eq!(read(&valkey).as_ref(), Ok(&events), "of Valkey 9.2");
+        valkey[8] = b'2';
         assert!(read(&valkey).is_err());
+        for (version, start) in [
+            (Version::Redis7_4, &b"REDIS0012\x18\x01k"[..]),
+            (Version::Valkey9_0, b"VALKEY080\x16\x01k\x01\x01f\x01v\x05"),
+        ] {
+            let mut writer = RdbWriter::new(Vec::new(), version).expect("memory takes all");
+            writer.key(key, entry, KeyMeta::default()).expect("memory takes all");
+            let ours = writer.finish().expect("memory takes all");
+            assert!(ours.starts_with(start), "{}", ours.escape_ascii());
+            assert_eq!(read(&ours).as_ref(), Ok(&events));
+        }
+    }
+
+    #[test]
+    fn templates_are_known_to_the_keys_behind_them() {
+        let template = b"\xf2\x07\x02\x01a\x01b\xf2\x08\x01\x01c";
+        let keys = b"\x1e\x01k\x0d\x0d\0\0\0\x03\0\x07\x01\x01\x01\x02\x01\xff\x20\x01l\x08\x01x";
+        let events = read(&file("0015", &[&template[..], keys].concat(), None)).expect("a sound file");
+        let fields = |event: &RdbItem| match event {
+            RdbItem::Key { entry: Entry { value: Value::Hash(hash), .. }, .. } => {
+                hash.iter().map(|pair| [pair.0, pair.1].concat()).collect::<Vec<_>>()
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            events.iter().map(fields).collect::<Vec<_>>(),
+            [vec![b"a1".to_vec(), b"b2".into()], vec![b"cx".into()]]
+        );
+        let twice = [&template[..12], b"\xf2\x07\0"].concat();
+        let wanted = "byte 24: damaged data: two templates of hashes have the same number";
+        assert_eq!(read(&file("0015", &twice, None)), Err(wanted.into()));
+        let unknown = [template, &b"\x20\x01l\x09\x01x"[..]].concat();
+        let wanted = "byte 25: damaged data: a hash has the fields of an unknown template";
+        assert_eq!(read(&file("0015", &unknown, None)), Err(wanted.into()));
+    }
+
+    #[test]
+    fn a_mark_means_what_its_server_says() {
+        let wanted = Ok(vec![key(0, 0, KeyMeta::default())]);
+        // Redis: what modules say of a key. Valkey: slots that were being imported.
+        let redis = b"\xf3\x01\x01\0\0\0\x01\x05\0\0\x01k\x01v";
+        let valkey = b"\xf3\x03job\x02\x01\x02\x40\xff\x41\0\0\x01k\x01v";
+        let of_valkey = |body: &[u8]| [b"VALKEY080", body, &[END], &[0; 8]].concat();
+        assert_eq!(read(&file("0013", redis, None)), wanted);
+        assert_eq!(read(&of_valkey(valkey)), wanted);
+        assert!(read(&file("0013", valkey, None)).is_err());
+        assert!(read(&of_valkey(redis)).is_err());
+        let update = "byte 10: not supported: changes in a file of Valkey 9.2";
+        assert_eq!(read(&of_valkey(b"\xf2\x01")), Err(update.into()));
     }
 
     fn key(db: usize, expire_at_ms: u64, meta: KeyMeta) -> RdbItem {
@@ -387,7 +461,7 @@ mod tests {
             (b"\xfa\x03lua\x01x\xf5\x01y", vec![RdbItem::Script(b"x".into()), RdbItem::Library(b"y".into())]),
             (b"\xfa\x01n\x01v", vec![RdbItem::Aux { name: b"n".into(), value: b"v".into() }]),
         ] {
-            for version in ["0005", "0010", "0012"] {
+            for version in ["0005", "0010", "0015"] {
                 assert_eq!(read(&file(version, body, None)).as_ref(), Ok(&wanted), "{}", body.escape_ascii());
             }
             // Told to compute no checksum, and from a time when there was none.
@@ -400,7 +474,9 @@ mod tests {
     #[test]
     fn what_is_refused_is_named_with_its_place() {
         for (bytes, wanted) in [
-            (file("0013", b"", None), "byte 9: not supported: the version of this RDB file"),
+            (file("0016", b"", None), "byte 9: not supported: the version of this RDB file"),
+            (file("0080", b"", None), "byte 9: not supported: the version of this RDB file"),
+            (b"VALKEY012\xff".into(), "byte 9: not supported: the version of this RDB file"),
             (file("0000", b"", None), "byte 9: not supported: the version of this RDB file"),
             (file("001x", b"", None), "byte 9: not supported: the version of this RDB file"),
             (b"REDES0010\xff".into(), "byte 9: damaged data: this is no RDB file"),
@@ -408,18 +484,28 @@ mod tests {
             (b"REDIS0010".into(), "byte 9: the data end here"),
             (file("0010", b"", Some(1)), "byte 18: damaged data: the checksum is another"),
             (file("0010", b"\xfe\x10", None), "byte 11: not supported: more than 16 databases"),
-            (file("0010", b"\xf7\x10", None), "byte 10: not supported: data of modules"),
+            (
+                file("0010", b"\xf7\x81\xff\xff\xff\xff\xff\xff\xff\xff\x02", None),
+                "byte 19: not supported: data of the module type _________",
+            ),
             (
                 file("0010", b"\xf6\x10", None),
                 "byte 10: not supported: functions of a Redis before its release",
             ),
             (file("0010", b"\x0f\x01k", None), "byte 13: damaged data: a length is missing"),
-            (file("0010", b"\x07\x01k", None), "byte 12: not supported: values of modules"),
+            (
+                file("0010", b"\x06\x01k", None),
+                "byte 12: not supported: values of modules of a Redis before its release",
+            ),
+            (
+                file("0010", b"\x07\x01k\x81\0\0\0\0\0\0\0\x03", None),
+                "byte 21: not supported: values of the module type AAAAAAAAA",
+            ),
             (
                 file("0012", b"\x17\x01k", None),
                 "byte 12: not supported: hashes of a Redis before its release",
             ),
-            (file("0010", b"\x20\x01k", None), "byte 12: damaged data: a value of unknown type"),
+            (file("0010", b"\x22\x01k", None), "byte 12: damaged data: a value of unknown type"),
             (
                 file("0010", b"\x02\x01k\x02\x01a\x01a", None),
                 "byte 17: damaged data: a collection has an element twice",
@@ -460,7 +546,7 @@ mod tests {
 
     #[test]
     fn it_does_not_matter_how_the_bytes_come_and_go() {
-        let mut writer = RdbWriter::new(Slow(Vec::new())).expect("memory takes all");
+        let mut writer = RdbWriter::new(Slow(Vec::new()), Version::default()).expect("memory takes all");
         let entry = Entry::new(Value::string(&vec![b'x'; 3 * BLOCK]), Stamp::default());
         for at in 0..3u8 {
             writer.key(&[at], &entry, KeyMeta::default()).expect("memory takes all");
@@ -490,6 +576,8 @@ mod tests {
         let fault = reader.next().expect("an event").expect_err("a fault");
         assert_eq!(fault.to_string(), "byte 9: the disk is gone");
         let mut little = [0; 4];
-        assert!(RdbWriter::new(&mut little[..]).expect("not yet written").finish().is_err());
+        assert!(
+            RdbWriter::new(&mut little[..], Version::default()).expect("not yet written").finish().is_err()
+        );
     }
 }

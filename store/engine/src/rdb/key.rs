@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use super::KeyMeta;
 use super::codec::{write_length, write_string};
-use super::kind::HASH_METADATA;
 use super::object::Encoding;
+use super::version::Dialect;
 use crate::Entry;
 
 pub(super) const IDLE: u8 = 248;
@@ -23,8 +23,14 @@ pub(super) fn write_aux(out: &mut impl Write, name: &[u8], value: &[u8]) -> io::
     write_string(out, value)
 }
 
-/// Writes a key as it stands in a file.
-pub fn write_key(out: &mut impl Write, key: &[u8], entry: &Entry, meta: KeyMeta) -> io::Result<()> {
+/// Writes a key as it stands in a file for `reader`.
+pub fn write_key(
+    out: &mut impl Write,
+    key: &[u8],
+    entry: &Entry,
+    meta: KeyMeta,
+    reader: Dialect,
+) -> io::Result<()> {
     if meta.sticky {
         write_aux(out, STICKY, b"1")?;
     }
@@ -39,7 +45,7 @@ pub fn write_key(out: &mut impl Write, key: &[u8], entry: &Entry, meta: KeyMeta)
     if let Some(freq) = meta.freq {
         out.write_all(&[FREQ, freq])?;
     }
-    let form = Encoding::of(&entry.value, HASH_METADATA);
+    let form = Encoding::of(&entry.value, reader);
     out.write_all(&[form.kind])?;
     write_string(out, key)?;
     form.write(out)

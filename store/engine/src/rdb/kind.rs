@@ -21,11 +21,31 @@ pub const LIST_QUICKLIST_2: u8 = 18;
 pub const STREAM_LISTPACKS_2: u8 = 19;
 pub const SET_LISTPACK: u8 = 20;
 pub const STREAM_LISTPACKS_3: u8 = 21;
-/// A hash with the times of its fields, in Valkey since 9.0. Candidates of Redis 7.4 used it for something else.
+
+/// Those that have this number or a higher one are of one dialect.
+pub const FIRST_OF_ONE: u8 = 22;
+
+/// A hash with the times of its fields, in Valkey since 9.0.
 pub const HASH_2: u8 = 22;
-/// Of candidates of Redis 7.4 alone.
+/// A hash whose fields are paths, in Valkey since 9.2.
+pub const PATH_HASH: u8 = 23;
+
+/// Two of candidates of Redis 7.4 alone.
+pub const HASH_METADATA_PRE_GA: u8 = 22;
 pub const HASH_LISTPACK_EX_PRE_GA: u8 = 23;
 /// A hash with the times of its fields, in Redis since 7.4.
 pub const HASH_METADATA: u8 = 24;
 /// The same in a listpack.
 pub const HASH_LISTPACK_EX: u8 = 25;
+/// With what idempotent producers have sent, since Redis 8.6.
+pub const STREAM_LISTPACKS_4: u8 = 26;
+/// With pending entries that nobody has, since Redis 8.8.
+pub const STREAM_LISTPACKS_5: u8 = 27;
+pub const ARRAY: u8 = 28;
+/// Hashes that share the names of their fields, since Redis 8.10: with these names, or with the number of a template.
+pub const HASH_TEMPLATE_LISTPACK: u8 = 29;
+pub const HASH_TEMPLATE_LISTPACK_REF: u8 = 30;
+pub const HASH_TEMPLATE_ARRAY: u8 = 31;
+pub const HASH_TEMPLATE_ARRAY_REF: u8 = 32;
+/// A rate limiter.
+pub const GCRA: u8 = 33;

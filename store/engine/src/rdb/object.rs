@@ -5,14 +5,12 @@ use std::io::{self, Read, Write};
 use std::num::NonZeroU64;
 
 use super::codec::{Decoder, Fault, write_length, write_string};
-use super::kind::{
-    HASH, HASH_2, HASH_LISTPACK, HASH_LISTPACK_EX, HASH_LISTPACK_EX_PRE_GA, HASH_METADATA, HASH_ZIPLIST,
-    HASH_ZIPMAP, LIST, LIST_QUICKLIST, LIST_QUICKLIST_2, LIST_ZIPLIST, MODULE, MODULE_2, SET, SET_INTSET,
-    SET_LISTPACK, STREAM_LISTPACKS, STREAM_LISTPACKS_2, STREAM_LISTPACKS_3, STRING, ZSET, ZSET_2,
-    ZSET_LISTPACK, ZSET_ZIPLIST,
-};
-use super::packed::{self, Damage, Element, Listpack};
+use super::kind::*;
+use super::module;
+use super::packed::{self, Damage, Element, Listpack, ODD, TWICE};
 use super::stream;
+use super::template::{self, Templates};
+use super::version::Dialect;
 use crate::value::{Hash, List, Set, Str, ZSet};
 use crate::{Value, number};
 
@@ -34,9 +32,8 @@ pub struct Encoding<'a> {
 }
 
 impl<'a> Encoding<'a> {
-    /// The one that Redis 7.0 would choose with its default thresholds. `expiring` is that of hashes whose fields
-    /// expire, of which there are two.
-    pub fn of(value: &'a Value, expiring: u8) -> Encoding<'a> {
+    /// The one that Redis 7.0 would choose with its default thresholds; of a hash whose fields expire, that of `reader`.
+    pub fn of(value: &'a Value, reader: Dialect) -> Encoding<'a> {
         let small = matches!(value.encoding(), "listpack" | "intset");
         let (kind, packed) = match value {
             Value::String(_) => (STRING, None),
@@ -44,7 +41,10 @@ impl<'a> Encoding<'a> {
                 Some(packed) => (LIST_QUICKLIST_2, Some(packed)),
                 None => (LIST, None),
             },
-            Value::Hash(hash) if hash.is_expiring() => (expiring, None),
+            Value::Hash(hash) if hash.is_expiring() => match reader {
+                Dialect::Redis => (HASH_METADATA, None),
+                Dialect::Valkey => (HASH_2, None),
+            },
             Value::Hash(hash) if small => (HASH_LISTPACK, Some(pack_hash(hash))),
             Value::Hash(_) => (HASH, None),
             Value::Set(set) if small => (SET_INTSET, Some(pack_set(set))),
@@ -156,16 +156,20 @@ fn pack_zset(zset: &ZSet) -> Vec<u8> {
     pack.finish()
 }
 
-const TWICE: Damage = "a collection has an element twice";
-const ODD: Damage = "an element of a collection has no partner";
 const SCORE: Damage = "a score is no number";
 const TIME: Damage = "a field expires at no time";
+const UNKNOWN: Damage = "a value of unknown type";
 
 /// The time of a field that does not expire, in Valkey.
 const NEVER: i64 = -1;
 
 /// Reads a value of this kind. `None`: a collection without elements, which nobody should have written.
-pub fn read<R: Read>(kind: u8, from: &mut Decoder<R>) -> Result<Option<Value>, Fault> {
+pub fn read<R: Read>(
+    kind: u8,
+    dialect: Dialect,
+    templates: &Templates,
+    from: &mut Decoder<R>,
+) -> Result<Option<Value>, Fault> {
     let value = match kind {
         STRING => Value::string(&from.owned()?),
         LIST => read_list(from)?,
@@ -181,19 +185,47 @@ pub fn read<R: Read>(kind: u8, from: &mut Decoder<R>) -> Result<Option<Value>, F
         STREAM_LISTPACKS | STREAM_LISTPACKS_2 | STREAM_LISTPACKS_3 => {
             Value::Stream(stream::read(kind, from)?)
         }
-        MODULE | MODULE_2 => return Err(from.foreign("values of modules")),
-        HASH_2 => read_hash_2(from)?,
+        MODULE => return Err(from.foreign("values of modules of a Redis before its release")),
+        MODULE_2 => {
+            let name = module::type_name(from.length()?);
+            return Err(from.foreign(format!("values of the module type {name}")));
+        }
+        FIRST_OF_ONE.. => match dialect {
+            Dialect::Redis => read_of_redis(kind, templates, from)?,
+            Dialect::Valkey => read_of_valkey(kind, from)?,
+        },
+        _ => return Err(from.damage(UNKNOWN)),
+    };
+    Ok(Some(value).filter(|value| !value.is_empty_collection()))
+}
+
+fn read_of_redis<R: Read>(kind: u8, templates: &Templates, from: &mut Decoder<R>) -> Result<Value, Fault> {
+    Ok(match kind {
         HASH_METADATA => read_with_first(from)?,
         HASH_LISTPACK_EX => {
             let (_first, packed) = (from.bytes::<8>()?, from.owned()?);
             packed::listpack(&packed).and_then(expiring_hash_of).map_err(|damage| from.damage(damage))?
         }
-        HASH_LISTPACK_EX_PRE_GA => {
+        HASH_METADATA_PRE_GA | HASH_LISTPACK_EX_PRE_GA => {
             return Err(from.foreign("hashes of a Redis before its release"));
         }
-        _ => return Err(from.damage("a value of unknown type")),
-    };
-    Ok(Some(value).filter(|value| !value.is_empty_collection()))
+        STREAM_LISTPACKS_4 | STREAM_LISTPACKS_5 => Value::Stream(stream::read(kind, from)?),
+        HASH_TEMPLATE_LISTPACK
+        | HASH_TEMPLATE_LISTPACK_REF
+        | HASH_TEMPLATE_ARRAY
+        | HASH_TEMPLATE_ARRAY_REF => Value::Hash(template::read(kind, templates, from)?),
+        ARRAY => return Err(from.foreign("arrays of Redis 8.8")),
+        GCRA => return Err(from.foreign("rate limiters (GCRA)")),
+        _ => return Err(from.damage(UNKNOWN)),
+    })
+}
+
+fn read_of_valkey<R: Read>(kind: u8, from: &mut Decoder<R>) -> Result<Value, Fault> {
+    match kind {
+        HASH_2 => read_hash_2(from),
+        PATH_HASH => Err(from.foreign("path hashes of Valkey 9.2")),
+        _ => Err(from.damage(UNKNOWN)),
+    }
 }
 
 fn read_list<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {

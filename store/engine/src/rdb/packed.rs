@@ -7,6 +7,10 @@ use std::borrow::Cow;
 use crate::listpack::{self, END, FORM, LINK, UNCOUNTED, array, small, take};
 pub use crate::listpack::{Damage, spelled};
 
+/// What readers say of any collection.
+pub const TWICE: Damage = "a collection has an element twice";
+pub const ODD: Damage = "an element of a collection has no partner";
+
 /// An element, or that there is none.
 pub type Element<'a> = Result<Cow<'a, [u8]>, Damage>;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
 use super::codec::{Decoder, Fault, write_length, write_string};
-use super::kind::{STREAM_LISTPACKS, STREAM_LISTPACKS_3};
+use super::kind::{STREAM_LISTPACKS, STREAM_LISTPACKS_3, STREAM_LISTPACKS_4, STREAM_LISTPACKS_5};
 use super::packed::Damage;
 use crate::value::Stream;
 use crate::value::stream::{Group, Id, Meta, Node, Part};
@@ -58,7 +58,8 @@ fn read_id<R: Read>(from: &mut Decoder<R>) -> Result<Id, Fault> {
     Ok(Id { ms: from.length()?, seq: from.length()? })
 }
 
-/// Reads a stream of one of the three kinds.
+/// Reads a stream of one of the five kinds. What idempotent producers have sent is skipped: Redis itself remembers it
+/// for some seconds only.
 pub fn read<R: Read>(kind: u8, from: &mut Decoder<R>) -> Result<Stream, Fault> {
     let mut stream = Stream::default();
     let mut own = Vec::new();
@@ -87,7 +88,24 @@ pub fn read<R: Read>(kind: u8, from: &mut Decoder<R>) -> Result<Stream, Fault> {
     for _ in 0..from.length()? {
         read_group(kind, from, &mut stream)?;
     }
+    if kind >= STREAM_LISTPACKS_4 {
+        skip_producers(from)?;
+    }
     Ok(stream)
+}
+
+fn skip_producers<R: Read>(from: &mut Decoder<R>) -> Result<(), Fault> {
+    let mut text = Vec::new();
+    let (_seconds, _most_entries) = (from.length()?, from.length()?);
+    for _ in 0..from.length()? {
+        from.string(&mut text)?;
+        for _ in 0..from.length()? {
+            from.string(&mut text)?;
+            read_id(from)?;
+        }
+    }
+    let (_added, _duplicates) = (from.length()?, from.length()?);
+    Ok(())
 }
 
 fn read_group<R: Read>(kind: u8, from: &mut Decoder<R>, stream: &mut Stream) -> Result<(), Fault> {
@@ -117,7 +135,7 @@ fn read_group<R: Read>(kind: u8, from: &mut Decoder<R>, stream: &mut Stream) -> 
             return Err(from.damage(TWICE));
         }
         let seen_ms = i64::from_le_bytes(from.bytes()?);
-        if kind == STREAM_LISTPACKS_3 {
+        if kind >= STREAM_LISTPACKS_3 {
             // When it last got something; Redis 7.0 does not ask.
             from.bytes::<8>()?;
         }
@@ -132,6 +150,9 @@ fn read_group<R: Read>(kind: u8, from: &mut Decoder<R>, stream: &mut Stream) -> 
             };
             put(Part::Pending(&name, id), &Part::pending_bytes(&consumer, delivered_ms, count));
         }
+    }
+    if kind >= STREAM_LISTPACKS_5 && from.length()? > 0 {
+        return Err(from.foreign("pending entries that XNACK has released"));
     }
     match pending.is_empty() {
         true => Ok(()),

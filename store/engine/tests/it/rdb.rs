@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use proptest::prelude::*;
 use store_engine::rdb::file::{RdbItem, RdbReader, RdbWriter};
-use store_engine::rdb::{self, Cause, KeyMeta};
+use store_engine::rdb::{self, Cause, Dialect, KeyMeta, Payload, Version};
 use store_engine::{Args, Ctx, Entry, Partition, Partitions, Protocol, Reply, Value, command};
 
 /// What good calls store under the key `k`.
@@ -157,8 +157,92 @@ const OLD: [&[u8]; 10] = [
       \x02\x01\0\x01\0\x01\x01\x01\x04\x01\xff\x01\x05\x01\0",
 ];
 
-fn written(events: &[RdbItem]) -> Vec<u8> {
-    let mut writer = RdbWriter::new(Vec::new()).expect("memory takes all");
+/// What Redis since 8.6 writes and Redis 7.0 does not.
+const NEW: [&[u8]; 7] = [
+    // What a module says of the key, which may be ignored; then a string.
+    b"\xf3\x01\x01\0\0\0\x02\x07\x05\x02xy\0\0\x01v",
+    // A group with a consumer; a producer that has sent two entries.
+    b"\x1a\0\0\x05\x01\0\0\x05\x01\x02\x01\x01g\x05\x01\x02\0\x01\x01c\x05\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\0\
+      \x40\x64\x40\x64\x01\x01p\x02\x01a\x05\0\x01b\x05\x01\x02\0",
+    b"\x1b\0\0\x05\x01\0\0\x05\x01\x02\x01\x01g\x05\x01\x02\0\0\0\x40\x64\x40\x64\0\0\0",
+    // Hashes with the names of their fields in a listpack and as strings, of Redis' own tests.
+    b"\x1d\0\x17\x17\0\0\0\x02\0\x86field1\x07\x86field2\x07\xff\x0d\x0d\0\0\0\x03\0\0\x01\x01\x01\x02\x01\xff",
+    b"\x1d\x01\x02\x06field1\x06field2\x0d\x0d\0\0\0\x03\0\0\x01\x01\x01\x02\x01\xff",
+    b"\x1f\0\x17\x17\0\0\0\x02\0\x86field1\x07\x86field2\x07\xff\xc0\x01\xc0\x02",
+    b"\x1f\x01\x02\x06field1\x06field2\xc0\x01\xc0\x02",
+];
+
+fn of_redis(body: &[u8]) -> Payload<'_> {
+    Payload { body, dialect: Dialect::Redis }
+}
+
+#[test]
+fn what_new_versions_write_is_read() {
+    let hash = made_of("hset", &[&b"field1"[..], b"1", b"field2", b"2"].map(<[u8]>::to_vec));
+    for (body, wanted) in NEW
+        .iter()
+        .zip([Some(Value::string(b"v")), None, None].into_iter().chain((0..4).map(|_| Some(hash.clone()))))
+    {
+        let value =
+            rdb::load(of_redis(body)).unwrap_or_else(|fault| panic!("{fault}: {}", body.escape_ascii()));
+        match (wanted, &value) {
+            (Some(wanted), value) => assert_eq!(*value, wanted),
+            (None, Value::Stream(stream)) => assert_eq!((stream.len(), stream.groups().len()), (0, 1)),
+            other => panic!("{other:?}"),
+        }
+        // Every start of it lacks something, and nobody else writes it.
+        assert!((0..body.len()).all(|len| rdb::load(of_redis(&body[..len])).is_err()));
+        assert!(rdb::load(Payload { body, dialect: Dialect::Valkey }).is_err());
+    }
+}
+
+#[test]
+fn what_new_versions_write_and_is_not_supported_is_named() {
+    for (body, wanted) in [
+        // A JSON document.
+        (
+            &b"\x07\x81\x45\xe2\x52\x38\xdf\x91\x2c\x03\x05\x01a\0"[..],
+            "byte 10: not supported: values of the module type ReJSON-RL",
+        ),
+        (b"\x1c\x01", "byte 1: not supported: arrays of Redis 8.8"),
+        (b"\x21\x01", "byte 1: not supported: rate limiters (GCRA)"),
+        (b"\x16\x01", "byte 1: not supported: hashes of a Redis before its release"),
+        (
+            b"\x1b\0\0\x05\x01\0\0\x05\x01\x02\x01\x01g\x05\x01\x02\x01\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x01\
+              \x05\0\0\0\0\0\0\0\x01\0\x01",
+            "byte 44: not supported: pending entries that XNACK has released",
+        ),
+        // The number of a template means something in files only.
+        (
+            b"\x1e\x0d\x0d\0\0\0\x03\0\0\x01\x01\x01\x02\x01\xff",
+            "byte 15: damaged data: a hash has the fields of an unknown template",
+        ),
+        (b"\x20\0\xc0\x01", "byte 2: damaged data: a hash has the fields of an unknown template"),
+        (b"\x1f\x02\x01", "byte 2: damaged data: names of fields of unknown form"),
+        (b"\x1f\x01\0", "byte 3: damaged data: an empty collection"),
+        (b"\x1f\x01\x02\x01f\x01f\x01v\x01v", "byte 11: damaged data: a collection has an element twice"),
+        // Redis' own tests have these: a value too few, none at all, no number.
+        (
+            b"\x1d\x01\x02\x06field1\x06field2\x0b\x0b\0\0\0\x02\0\0\x01\x01\x01\xff",
+            "byte 29: damaged data: an element of a collection has no partner",
+        ),
+        (
+            b"\x1d\x01\x02\x06field1\x06field2\x07\x07\0\0\0\0\0\xff",
+            "byte 25: damaged data: a hash has the fields of an unknown template",
+        ),
+        (b"\x17\x01", "byte 1: not supported: hashes of a Redis before its release"),
+        (b"\x22\x01", "byte 1: damaged data: a value of unknown type"),
+    ] {
+        let fault = rdb::load(of_redis(body)).expect_err("it is refused").to_string();
+        assert_eq!(fault, wanted, "{}", body.escape_ascii());
+    }
+    let path_hash = rdb::load(Payload { body: b"\x17\x01", dialect: Dialect::Valkey });
+    let fault = path_hash.expect_err("it is refused").to_string();
+    assert_eq!(fault, "byte 1: not supported: path hashes of Valkey 9.2");
+}
+
+fn written(events: &[RdbItem], version: Version) -> Vec<u8> {
+    let mut writer = RdbWriter::new(Vec::new(), version).expect("memory takes all");
     for event in events {
         match event {
             RdbItem::Aux { name, value } => writer.aux(name, value),
@@ -205,9 +289,11 @@ proptest! {
 
     #[test]
     fn a_value_comes_back(value in value()) {
-        let payload = rdb::dump(&value);
-        let body = rdb::unseal(&payload).expect("sealed");
-        let back = rdb::load(body).expect("a value");
+        let valkey = rdb::dump(&value, Dialect::Valkey);
+        prop_assert_eq!(&rdb::load(rdb::unseal(&valkey).expect("sealed")).expect("a value"), &value);
+        let payload = rdb::dump(&value, Dialect::Redis);
+        let body = rdb::unseal(&payload).expect("sealed").body;
+        let back = rdb::load(of_redis(body)).expect("a value");
         // Capacities do not count in strings; everything else has to be the same to the byte.
         if !matches!(value, Value::String(_)) {
             prop_assert_eq!(back.bytes(), value.bytes());
@@ -215,46 +301,49 @@ proptest! {
         prop_assert_eq!(back, value);
         // Every start of it lacks something.
         for len in (0..body.len()).step_by(1 + body.len() / 50) {
-            prop_assert!(rdb::load(&body[..len]).is_err(), "{} of {} bytes", len, body.len());
+            prop_assert!(rdb::load(of_redis(&body[..len])).is_err(), "{} of {} bytes", len, body.len());
         }
     }
 
     #[test]
     fn a_damaged_value_does_no_harm(
         value in value(), flips in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 1..4),
+        reader in prop::sample::select(&[Dialect::Redis, Dialect::Valkey]),
     ) {
-        let payload = rdb::dump(&value);
-        let mut body = rdb::unseal(&payload).expect("sealed").to_vec();
+        let payload = rdb::dump(&value, reader);
+        let mut body = rdb::unseal(&payload).expect("sealed").body.to_vec();
         for (at, change) in &flips {
             let at = at.index(body.len());
             body[at] ^= change;
         }
         // Nothing is known of what comes of it but that it ends, and that the result is a value like any other.
-        if let Ok(value) = rdb::load(&body) {
+        if let Ok(value) = rdb::load(Payload { body: &body, dialect: reader }) {
             prop_assert!(!value.is_empty_collection());
-            let again = rdb::dump(&value);
+            let again = rdb::dump(&value, reader);
             prop_assert_eq!(rdb::load(rdb::unseal(&again).expect("sealed")).expect("a value"), value);
         }
     }
 
     #[test]
-    fn a_damaged_value_of_an_old_form_does_no_harm(
-        which in 0..OLD.len(), flips in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..4),
+    fn a_damaged_value_of_another_form_does_no_harm(
+        which in 0..OLD.len() + NEW.len(), flips in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..4),
     ) {
-        let mut body = OLD[which].to_vec();
-        prop_assert!(rdb::load(&body).is_ok(), "undamaged");
+        let mut body = OLD.iter().chain(&NEW).nth(which).expect("it is one of them").to_vec();
+        prop_assert!(rdb::load(of_redis(&body)).is_ok(), "undamaged");
         for (at, change) in &flips {
             let at = at.index(body.len());
             body[at] ^= change;
         }
-        if let Ok(value) = rdb::load(&body) {
+        if let Ok(value) = rdb::load(of_redis(&body)) {
             prop_assert!(!value.is_empty_collection());
         }
     }
 
     #[test]
     fn anything_may_be_read(
-        kind in 0..30u8, packed in any::<bool>(), mut body in prop::collection::vec(any::<u8>(), 0..200),
+        kind in prop_oneof![0..35u8, Just(243)], packed in any::<bool>(),
+        dialect in prop::sample::select(&[Dialect::Redis, Dialect::Valkey]),
+        mut body in prop::collection::vec(any::<u8>(), 0..200),
     ) {
         if packed {
             // One string, whose size a packed collection says at its start.
@@ -269,14 +358,18 @@ proptest! {
             body.insert(0, size as u8);
         }
         body.insert(0, kind);
-        if let Ok(value) = rdb::load(&body) {
+        if let Ok(value) = rdb::load(Payload { body: &body, dialect }) {
             prop_assert!(!value.is_empty_collection());
         }
     }
 
     #[test]
-    fn any_file_may_be_read(body in prop::collection::vec(any::<u8>(), 0..500)) {
-        let file = [&b"REDIS0010"[..], &body].concat();
+    fn any_file_may_be_read(
+        header in prop::sample::select(&["REDIS0010", "REDIS0015", "VALKEY081"]),
+        mark in prop_oneof![any::<u8>(), 242..=255u8],
+        body in prop::collection::vec(any::<u8>(), 0..500),
+    ) {
+        let file = [header.as_bytes(), &[mark], &body].concat();
         let (events, _) = read(&file);
         prop_assert!(held(&events) <= 1000 * file.len());
     }
@@ -286,8 +379,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn a_file_comes_back(events in prop::collection::vec(event(), 0..12)) {
-        let file = written(&events);
+    fn a_file_comes_back(
+        events in prop::collection::vec(event(), 0..12), version in prop::sample::select(&Version::ALL),
+    ) {
+        let file = written(&events, version);
         let (back, fault) = read(&file);
         prop_assert!(fault.is_none(), "{:?}", fault);
         prop_assert_eq!(&back, &events);
@@ -297,7 +392,7 @@ proptest! {
     fn every_damage_to_a_file_is_seen(
         events in prop::collection::vec(event(), 0..6), at in any::<prop::sample::Index>(), bit in 0..8u32,
     ) {
-        let whole = written(&events);
+        let whole = written(&events, Version::default());
         let mut file = whole.clone();
         let at = at.index(file.len());
         file[at] ^= 1 << bit;

@@ -7,7 +7,7 @@ const SESSION: u64 = 1;
 
 impl TestNode {
     fn begin_snapshot(&self, session: u64, txn: u64) -> Result<PeerSnapshot, (Code, String)> {
-        let request = wire::BeginSnapshot { txn, now_ms: 1, most_bytes: 1000 };
+        let request = wire::BeginSnapshot { txn, now_ms: 1, most_bytes: 1000, valkey: false };
         match snapshots::begin(&self.host, session, &request) {
             Ok((snapshot, begun)) => {
                 assert!(begun.has_catalog, "it is the only node");

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use crate::cost::Cost;
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
-use crate::rdb::{self, Cause, Fault, KeyMeta};
+use crate::rdb::{self, Cause, Dialect, Fault, KeyMeta};
 use crate::spec::{Access, Arity, Command, KeyPart, flags};
 use crate::{Args, Ctx};
 
@@ -36,7 +36,7 @@ pub static COMMANDS: &[Command] = &[
 ];
 
 fn dump(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let payload = ctx.entry(args[1]).map(|entry| rdb::dump(&entry.value));
+    let payload = ctx.entry(args[1]).map(|entry| rdb::dump(&entry.value, Dialect::Valkey));
     ctx.out.optional(payload.as_deref());
     Ok(())
 }
@@ -88,8 +88,8 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         return Err(CommandError::new("ERR Invalid TTL value, must be >= 0"));
     }
     ctx.work.step_bytes(args[3].len());
-    let body = rdb::unseal(args[3]).ok_or(rdb::WRONG_SEAL)?;
-    let value = rdb::load(body).map_err(bad_data)?;
+    let payload = rdb::unseal(args[3]).ok_or(rdb::WRONG_SEAL)?;
+    let value = rdb::load(payload).map_err(bad_data)?;
     let expiry = match ttl {
         0 => Expiry::Clear,
         // Beyond the end of all time Redis starts again at the beginning: over long ago.

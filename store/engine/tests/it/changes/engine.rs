@@ -276,7 +276,7 @@ fn bytes_of_copy(value: &Value) -> usize {
             }
         }),
         Value::Set(set) => set.iter().for_each(|member| add(b"sadd", &[&member])),
-        Value::Stream(_) => add(b"restore", &[b"0", &rdb::dump(value)]),
+        Value::Stream(_) => add(b"restore", &[b"0", &rdb::dump(value, rdb::Dialect::Valkey)]),
         Value::ZSet(zset) => {
             zset.iter_from(0)
                 .for_each(|(member, score)| add(b"zadd", &[score.to_string().as_bytes(), member]));

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::rdb::{Dialect, Version};
 use crate::testing::Bench;
 use crate::{Effects, Partition, Partitions, Protocol, UndoLog};
 
@@ -348,11 +349,55 @@ fn payload_of(kind: u8, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn what_a_number_of_a_kind_means_is_said_by_the_version() {
+    let mut bench = bench();
+    let body = b"\x16\x01\x01f\x01v\x40\x42\x0f\0\0\0\0\0";
+    let payload_as = |version| {
+        let mut payload = body.to_vec();
+        crate::rdb::seal_as(version, &mut payload);
+        payload
+    };
+    bench.now_ms = 1_000;
+    let valkey = payload_as(Version::Valkey9_0);
+    assert_eq!(bench.call(&[b"RESTORE", b"v", b"0", &valkey]), "+OK");
+    bench.expect("HPEXPIRETIME v FIELDS 1 f", "*1 :1000000");
+    assert_eq!(
+        bench.call(&[b"RESTORE", b"r", b"0", &payload_as(Version::Redis7_4)]),
+        "-ERR Bad data format: hashes of a Redis before its release are not supported"
+    );
+    let hash = bench.partition.databases[0].peek(b"v", 0).map(|entry| entry.value.clone());
+    let hash = hash.expect("it is there");
+    let redis = crate::rdb::dump(&hash, Dialect::Redis);
+    // HASH_METADATA of version 12, which Redis 7.4 reads.
+    assert_eq!((redis[0], &redis[redis.len() - 10..redis.len() - 8]), (24, &[12, 0][..]));
+    assert_eq!(bench.call(&[b"RESTORE", b"r", b"0", &redis]), "+OK");
+    bench.expect("HPEXPIRETIME r FIELDS 1 f", "*1 :1000000");
+}
+
+#[test]
+fn an_entry_loses_fields_whose_time_is_over() {
+    let mut bench = bench();
+    let entry = bench.partition.databases[0].peek(b"k", 0).cloned().expect("it is there");
+    let fields = |now_ms| {
+        let entry = entry.clone().living(now_ms)?;
+        let crate::Value::Hash(hash) = entry.value else { panic!("a hash") };
+        Some(hash.iter().map(|(field, _)| String::from_utf8_lossy(field).into_owned()).collect::<String>())
+    };
+    assert_eq!(fields(bench.now_ms).as_deref(), Some("abc"));
+    assert_eq!(fields(bench.now_ms + 5_000).as_deref(), Some("bc"));
+    assert_eq!(fields(bench.now_ms + 10_000).as_deref(), Some("c"));
+    bench.run("HDEL k c");
+    let entry = bench.partition.databases[0].peek(b"k", 0).cloned().expect("it is there");
+    assert!(entry.clone().living(bench.now_ms + 9_999).is_some());
+    assert_eq!(entry.living(bench.now_ms + 10_000), None);
+}
+
+#[test]
 fn payloads_have_times_in_the_forms_of_valkey_and_redis() {
     let mut bench = bench();
     bench.expect("OBJECT ENCODING k", "$9 hashtable");
     let hash = bench.partition.databases[0].peek(b"k", 0).map(|entry| entry.value.clone());
-    let payload = crate::rdb::dump(hash.as_ref().expect("it is there"));
+    let payload = crate::rdb::dump(hash.as_ref().expect("it is there"), Dialect::Valkey);
     // HASH_2, three fields each with a time or -1, version 80.
     assert_eq!(payload[..2], [22, 3]);
     assert_eq!(payload[payload.len() - 10..payload.len() - 8], [80, 0]);
