@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use resp::Value;
-use store_engine::rdb::Fault;
 use store_engine::rdb::file::{RdbItem, RdbReader};
+use store_engine::rdb::{Fault, Version};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -27,6 +27,8 @@ pub struct Task {
     pub file: PathBuf,
     /// Replace a file that is there.
     pub force: bool,
+    /// The version of the file.
+    pub version: Version,
 }
 
 /// A server that sends nothing for so long is given up.
@@ -49,7 +51,7 @@ pub fn run(task: &Task) -> u8 {
 }
 
 fn perform(task: &Task) -> Result<(), ToolError> {
-    let Task { server, file, force } = task;
+    let Task { server, file, force, version } = task;
     let to_stdout = file == Path::new("-");
     let refuse_to_overwrite = || match !force && !to_stdout && fs::metadata(file).is_ok_and(|it| it.is_file())
     {
@@ -62,7 +64,7 @@ fn perform(task: &Task) -> Result<(), ToolError> {
         |error: io::Error| ToolError::new(format_args!("cannot write {}: {error}", file.display()));
     refuse_to_overwrite().map_err(not_written)?;
     let runtime = runtime().ok_or_else(|| ToolError::new("nothing was written"))?;
-    let (mut connection, mark) = runtime.block_on(ask(server))?;
+    let (mut connection, mark) = runtime.block_on(ask(server, *version))?;
     let mut size = Size::default();
     let mut write = |out: &mut dyn Write| -> io::Result<()> {
         size = runtime.block_on(receive(&mut connection, &mark, out))?;
@@ -83,12 +85,16 @@ fn perform(task: &Task) -> Result<(), ToolError> {
 }
 
 /// Asks for the file; gives the mark that comes behind it.
-async fn ask(server: &ServerAddress) -> Result<(Connection, Vec<u8>), ToolError> {
+async fn ask(server: &ServerAddress, version: Version) -> Result<(Connection, Vec<u8>), ToolError> {
     let mut connection = Connection::open(server).await?;
     let refused = |text: &[u8]| {
         ToolError::new(format_args!("{} gives no backup: {}", server.address, String::from_utf8_lossy(text)))
     };
-    for option in [[&b"capa"[..], b"eof"], [b"rdb-only", b"1"]] {
+    let number = version.number().to_string();
+    let options = [[&b"capa"[..], b"eof"], [b"rdb-only", b"1"], [b"rdb-version", number.as_bytes()]];
+    // Redis, and older versions of this server, write their own version only.
+    let asks_for_another = usize::from(version != Version::default());
+    for option in &options[..2 + asks_for_another] {
         if let Value::Error(text) = connection.call(&[b"REPLCONF", option[0], option[1]]).await? {
             return Err(refused(&text));
         }

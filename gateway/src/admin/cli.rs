@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::admin::offline_tools::Task;
-use crate::admin::{self, backup as online_backup, health, reference, script};
+use crate::admin::{self, backup as online_backup, health, merge, reference, script};
 use crate::config::{self, Config, PARAMETERS, ParameterKind, SettingError, Sources};
 use crate::export::metrics;
 use crate::process::certificates::to_ask;
@@ -19,6 +19,8 @@ use crate::telemetry::counters::Listener;
 mod backup;
 mod pages;
 mod scripts;
+mod server;
+mod store;
 mod topology;
 
 /// What the command line asks for.
@@ -49,6 +51,8 @@ pub enum Action {
     Backup(online_backup::Task),
     /// Do something with the data of a server that does not run.
     Tool(Task),
+    /// Put the contents of an RDB file into a server that serves.
+    Merge(merge::Task),
     /// Ask whether a server accepts requests.
     Health(health::Task),
     /// Run, check, test or measure scripts.
@@ -119,7 +123,12 @@ pub fn parse(
             return Ok(Action::Precompile { directory: of.get_one::<PathBuf>("DIR").cloned() });
         }
         Some(("man", of)) => return Ok(Action::Manual { directory: pages::directory(of) }),
-        Some(("store", matches)) if matches.subcommand().is_some() => return Ok(Action::Tool(task(matches))),
+        Some(("store", matches)) if let Some((name, matches)) = matches.subcommand() => {
+            return match store::merge_task(matches) {
+                Some(task) => task.map(Action::Merge).map_err(UsageError),
+                None => Ok(Action::Tool(store::task(name, matches))),
+            };
+        }
         Some((part, flags)) => (part, flags),
         None => ("serve", &matches),
     };
@@ -164,17 +173,6 @@ fn given(matches: &ArgMatches) -> Vec<(&'static str, String)> {
         Some((name, text.clone()))
     };
     PARAMETERS.iter().filter_map(|row| value(row.name)).collect()
-}
-
-/// What `moonshard store` is to do.
-fn task(matches: &ArgMatches) -> Task {
-    let (name, matches) = matches.subcommand().expect("the caller has found one");
-    let path = |name| matches.get_one::<PathBuf>(name).cloned().expect("clap requires it");
-    match name {
-        "check" => Task::Check { dir: path("DIR") },
-        "dump" => Task::Dump { dir: path("DIR"), file: path("FILE") },
-        _ => Task::Restore { file: path("FILE"), dir: path("DIR") },
-    }
 }
 
 /// Whom `moonshard health` asks.
@@ -222,42 +220,6 @@ fn health_command() -> Command {
         )
 }
 
-/// `moonshard store` with its subcommands.
-fn store() -> Command {
-    let path = |name: &'static str, help: &'static str| {
-        Arg::new(name).required(true).value_parser(value_parser!(PathBuf)).help(help)
-    };
-    let codes = "Exit codes: 0 success, 1 damaged data found, 2 failure.";
-    Command::new("store")
-        .about("Run a store node, which holds a part of the data of gateways; or check, dump or restore a data-dir")
-        .after_help(codes)
-        .args_conflicts_with_subcommands(true)
-        .args(flags())
-        .subcommand(
-            Command::new("check")
-                .about("Read all of a data-dir without changing it, and report its contents and any damage")
-                .after_help(codes)
-                .arg(path("DIR", "The data-dir")),
-        )
-        .subcommand(
-            Command::new("dump")
-                .about(
-                    "Write the keys, scripts and libraries of a data-dir to an RDB file that Redis can read; of a \
-                     damaged one, what can be read",
-                )
-                .after_help(codes)
-                .arg(path("DIR", "The data-dir"))
-                .arg(path("FILE", "The RDB file; - is standard output")),
-        )
-        .subcommand(
-            Command::new("restore")
-                .about("Create a data-dir from an RDB file of this server or of any Redis up to 7.4")
-                .after_help(codes)
-                .arg(path("FILE", "The RDB file; - is standard input"))
-                .arg(path("DIR", "The new data-dir, which must be empty or not exist")),
-        )
-}
-
 fn command() -> Command {
     Command::new("moonshard")
         .version(version::full())
@@ -280,7 +242,7 @@ fn command() -> Command {
                     .help("Its name"),
             ),
         )
-        .subcommand(store())
+        .subcommand(store::command(flags()))
         .subcommand(backup::command())
         .subcommand(topology::command())
         .subcommand(health_command())
@@ -342,6 +304,8 @@ fn printed_or_wrong(error: &clap::Error) -> Result<Action, UsageError> {
 
 #[cfg(test)]
 mod tests {
+    use store_engine::rdb::Version;
+
     use super::*;
 
     fn run(line: &str, environment: &[(&str, &str)]) -> Result<Action, UsageError> {
@@ -418,9 +382,26 @@ mod tests {
         };
         let (dir, file) = (PathBuf::from("data"), PathBuf::from("-"));
         assert_eq!(task("moonshard store check data"), Task::Check { dir: dir.clone() });
-        let dump = Task::Dump { dir: dir.clone(), file: file.clone() };
-        assert_eq!(task("moonshard store dump data -"), dump);
-        assert_eq!(task("moonshard store restore - data"), Task::Restore { file, dir });
+        let dump = |version| Task::Dump { dir: dir.clone(), file: file.clone(), version };
+        assert_eq!(task("moonshard store dump data -"), dump(Version::Redis7_0));
+        assert_eq!(task("moonshard store dump data - --rdb-version 80"), dump(Version::Valkey9_0));
+        assert_eq!(task("moonshard store restore - data"), Task::Restore { file: file.clone(), dir });
+        let Ok(Action::Merge(merge)) = run("moonshard store restore - --merge redis://a:1 --replace", &[])
+        else {
+            panic!("a merge");
+        };
+        assert_eq!(
+            (&merge.file, merge.server.address.to_string().as_str(), merge.replace),
+            (&file, "a:1", true)
+        );
+        let wrong = [
+            "restore -",
+            "restore - data --merge redis://a:1",
+            "restore - data --replace",
+            "restore - --merge a:1",
+            "dump data - --rdb-version 11",
+        ];
+        assert!(wrong.iter().all(|line| run(&format!("moonshard store {line}"), &[]).is_err()));
     }
 
     #[test]

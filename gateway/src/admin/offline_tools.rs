@@ -31,6 +31,8 @@ pub enum Task {
         dir: PathBuf,
         /// The file; `-` is standard output.
         file: PathBuf,
+        /// The version of the file.
+        version: Version,
     },
     /// Make a data-dir of an RDB file.
     Restore {
@@ -43,7 +45,7 @@ pub enum Task {
 
 /// Why a task did not end well, in one line.
 #[derive(Debug)]
-enum ToolError {
+pub(super) enum ToolError {
     /// Something is damaged.
     Damaged(String),
     /// It could not be done.
@@ -52,11 +54,15 @@ enum ToolError {
 
 /// Does it; returns what the process exits with.
 pub fn run(task: &Task) -> u8 {
-    let done = match task {
+    ended(match task {
         Task::Check { dir } => check(dir),
-        Task::Dump { dir, file } => dump(dir, file),
+        Task::Dump { dir, file, version } => dump(dir, file, *version),
         Task::Restore { file, dir } => restore(file, dir),
-    };
+    })
+}
+
+/// Says why something did not end well; returns what the process exits with.
+pub(super) fn ended(done: Result<(), ToolError>) -> u8 {
     let (code, why) = match done {
         Ok(()) => return 0,
         Err(ToolError::Damaged(why)) => (1, why),
@@ -84,13 +90,13 @@ fn check(dir: &Path) -> Result<(), ToolError> {
     verdict(dir, problems)
 }
 
-fn dump(dir: &Path, file: &Path) -> Result<(), ToolError> {
+fn dump(dir: &Path, file: &Path, version: Version) -> Result<(), ToolError> {
     let (found, problems) = examine(dir)?;
     let to_stdout = file == Path::new("-");
     let written = if to_stdout {
-        write(&found.contents, &mut io::stdout().lock())
+        write(&found.contents, version, &mut io::stdout().lock())
     } else {
-        replace(file, |out| write(&found.contents, out))
+        replace(file, |out| write(&found.contents, version, out))
     };
     written.map_err(|error| ToolError::NotDone(format!("cannot write {}: {error}", file.display())))?;
     if !to_stdout {
@@ -119,19 +125,19 @@ fn verdict(dir: &Path, problems: usize) -> Result<(), ToolError> {
     }
 }
 
-fn say(text: &str) -> Result<(), ToolError> {
+pub(super) fn say(text: &str) -> Result<(), ToolError> {
     let said = io::stdout().write_all(text.as_bytes());
     said.map_err(|error| ToolError::NotDone(format!("cannot write to standard output: {error}")))
 }
 
-fn now_ms() -> u64 {
+pub(super) fn now_ms() -> u64 {
     unix_time().as_millis() as u64
 }
 
 /// Writes an RDB file. How long ago keys were used is left out: what their stamps mean is a setting of the server.
-fn write(contents: &Contents, out: &mut dyn Write) -> io::Result<()> {
+fn write(contents: &Contents, version: Version, out: &mut dyn Write) -> io::Result<()> {
     let now_ms = now_ms();
-    let mut file = RdbWriter::new(out, Version::default())?;
+    let mut file = RdbWriter::new(out, version)?;
     write_head(&mut file, now_ms, |prefix| contents.records(prefix))?;
     for (db, space) in contents.databases().filter(|(_, space)| !space.is_empty()) {
         file.database(db, space.len(), space.expiring())?;
@@ -149,24 +155,34 @@ fn living(space: &Keyspace, now_ms: u64) -> impl Iterator<Item = (&[u8], &Entry)
 }
 
 fn restore(file: &Path, dir: &Path) -> Result<(), ToolError> {
-    let name = file.display();
-    let source: Box<dyn Read> = if file == Path::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        let opened = File::open(file);
-        Box::new(opened.map_err(|error| ToolError::NotDone(format!("cannot read {name}: {error}")))?)
-    };
-    let (contents, keys, expired) = read(source).map_err(|failure| match failure {
-        ToolError::Damaged(why) => {
-            ToolError::Damaged(format!("{name} is damaged: {why}; nothing was restored, use another backup"))
-        }
-        ToolError::NotDone(why) => ToolError::NotDone(format!("{name}: {why}; nothing was restored")),
-    })?;
+    let read = read(open(file)?).map_err(|failure| refused(file, failure));
+    let (contents, keys, expired) = read?;
     persist::fill(dir.to_owned(), contents).map_err(|error| {
         let why = error.to_string();
         if error.is_loss() { ToolError::Damaged(why) } else { ToolError::NotDone(why) }
     })?;
     say(&format!("{keys} keys restored, {expired} expired keys skipped\n"))
+}
+
+/// A file, or standard input.
+pub(super) fn open(file: &Path) -> Result<Box<dyn Read>, ToolError> {
+    if file == Path::new("-") {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let opened = File::open(file);
+    let failed = |error| ToolError::NotDone(format!("cannot read {}: {error}", file.display()));
+    Ok(Box::new(opened.map_err(failed)?))
+}
+
+/// What is said of a file of which nothing is restored.
+pub(super) fn refused(file: &Path, failure: ToolError) -> ToolError {
+    let name = file.display();
+    match failure {
+        ToolError::Damaged(why) => {
+            ToolError::Damaged(format!("{name} is damaged: {why}; nothing was restored, use another backup"))
+        }
+        ToolError::NotDone(why) => ToolError::NotDone(format!("{name}: {why}; nothing was restored")),
+    }
 }
 
 /// Reads an RDB file; returns what it holds, how many keys that is, and how many had expired.
@@ -176,10 +192,7 @@ fn read(source: impl Read) -> Result<(Contents, usize, usize), ToolError> {
     for event in RdbReader::new(source).map_err(faulty)? {
         match event.map_err(faulty)? {
             RdbItem::Aux { name, value } if name == FLAGS_FIELD => {
-                if let Some((sha, words)) = value.split_at_checked(40)
-                    && parse_sha(sha).is_some()
-                    && let Some(words) = words.strip_prefix(b" ")
-                {
+                if let Some((sha, words)) = flags(&value) {
                     contents.put_record(&[FLAGS, sha].concat(), words);
                 }
             }
@@ -195,8 +208,11 @@ fn read(source: impl Read) -> Result<(Contents, usize, usize), ToolError> {
                     return Err(damaged(&format!("{name} occurs twice")));
                 }
             }
-            RdbItem::Key { entry, .. } if entry.is_expired(now_ms) => expired += 1,
             RdbItem::Key { db, key, entry, meta } => {
+                let Some(entry) = entry.living(now_ms) else {
+                    expired += 1;
+                    continue;
+                };
                 let stamp = stamp(meta, now_ms).unwrap_or(entry.stamp);
                 if !contents.put(db, &key, Entry { stamp, sticky: meta.sticky, ..entry }) {
                     let key = key.escape_ascii();
@@ -209,6 +225,13 @@ fn read(source: impl Read) -> Result<(Contents, usize, usize), ToolError> {
     Ok((contents, keys, expired))
 }
 
+/// The digest of a script and its flags, as [`FLAGS_FIELD`] has them.
+pub(super) fn flags(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (sha, words) = value.split_at_checked(40)?;
+    parse_sha(sha)?;
+    Some((sha, words.strip_prefix(b" ")?))
+}
+
 /// A file has the one or the other, as its server's policy was.
 fn stamp(meta: KeyMeta, now_ms: u64) -> Option<store_engine::Stamp> {
     let frequency = Aging::Frequency { log_factor: 0, decay_minutes: 0 };
@@ -216,7 +239,7 @@ fn stamp(meta: KeyMeta, now_ms: u64) -> Option<store_engine::Stamp> {
     aging.stamp_of_access(meta.idle_s, meta.freq, now_ms)
 }
 
-fn faulty(fault: Fault) -> ToolError {
+pub(super) fn faulty(fault: Fault) -> ToolError {
     let why = fault.to_string();
     match fault.cause {
         Cause::Short | Cause::Damage(_) => ToolError::Damaged(why),

@@ -328,6 +328,17 @@ fn fields_of_hashes_keep_their_times() {
     let Held::Hash(hash) = &found[&(0, b"hash".to_vec())].value else { panic!("{found:?}") };
     assert_eq!(hash.expiry(b"f").map(NonZeroU64::get), Some(5_102_444_800_123));
     assert_eq!(hash.expiry(b"g"), None);
+    // In the form of whoever is to read it.
+    let dir = TempDir::made("backup-version");
+    for (version, start) in [("10", &b"REDIS0010"[..]), ("12", b"REDIS0012"), ("80", b"VALKEY080")] {
+        let file = dir.child(version);
+        let url = format!("redis://{}", server.address());
+        let (code, _, said) = backup(&[&url, &file, "--rdb-version", version]);
+        assert_eq!(code, Some(0), "{said}");
+        let bytes = fs::read(&file).expect("a file");
+        assert!(bytes.starts_with(start), "{version}");
+        assert_eq!(keys(&bytes), found);
+    }
 }
 
 #[test]
@@ -423,6 +434,10 @@ fn replconf_and_sync_answer_as_in_redis() {
             assert_eq!(notation::reply(&client.run(line)), wanted, "{line}");
         }
     }
+    let mut client = server.client();
+    assert_eq!(notation::reply(&client.run("REPLCONF rdb-version 80")), "+OK");
+    let refused = "-ERR RDB version 11 is not written, only 10, 12, 80";
+    assert_eq!(notation::reply(&client.run("REPLCONF rdb-version 11")), refused);
     // Without a mark the length would have to come first.
     let reply = notation::reply(&server.client().run("SYNC"));
     assert!(reply.starts_with("-ERR") && reply.contains("REPLCONF capa eof"), "{reply}");

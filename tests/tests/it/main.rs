@@ -31,6 +31,7 @@ mod long_calls;
 mod maintenance;
 mod membership;
 mod memory_limits;
+mod merge;
 mod metrics;
 mod modes;
 mod newer_commands;

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use resp::reader::{Progress, Reader};
 use resp::{ReplyLimits, Value};
 use tls::{Protocol, Tls, Wire};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 use super::error::ToolError;
 use super::task::{ServerAddress, read};
@@ -17,6 +19,8 @@ const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
 
 /// How many bytes are read at once.
 const READ_BYTES: usize = 64 << 10;
+/// How many bytes are written before it is looked whether the server still takes them.
+const WRITTEN_BYTES: usize = 1 << 20;
 
 /// A connection on which one request is made at a time.
 pub struct Connection {
@@ -73,6 +77,36 @@ impl Connection {
         line.map_err(|error| ToolError::new(format_args!("{} did not reply: {error}", self.address)))
     }
 
+    /// Sends requests, made by [`push_request`], and waits for their `count` replies. A server that takes and sends nothing
+    /// for so long as `stalled` is given up.
+    pub async fn pipeline(
+        &mut self,
+        requests: &[u8],
+        count: usize,
+        stalled: Duration,
+    ) -> Result<Vec<Value>, ToolError> {
+        let replies = self.exchange_all(requests, count, stalled).await;
+        replies.map_err(|error| ToolError::new(format_args!("{} did not reply: {error}", self.address)))
+    }
+
+    async fn exchange_all(
+        &mut self,
+        requests: &[u8],
+        count: usize,
+        stalled: Duration,
+    ) -> io::Result<Vec<Value>> {
+        let too_late = || io::Error::from(io::ErrorKind::TimedOut);
+        for piece in requests.chunks(WRITTEN_BYTES) {
+            timeout(stalled, self.wire.write_all(piece)).await.map_err(|_| too_late())??;
+        }
+        timeout(stalled, self.wire.flush()).await.map_err(|_| too_late())??;
+        let mut replies = Vec::with_capacity(count);
+        while replies.len() < count {
+            replies.push(timeout(stalled, self.next_reply()).await.map_err(|_| too_late())??);
+        }
+        Ok(replies)
+    }
+
     async fn exchange_line(&mut self, argv: &[&[u8]]) -> io::Result<Vec<u8>> {
         self.send(argv).await?;
         loop {
@@ -97,6 +131,10 @@ impl Connection {
 
     async fn exchange(&mut self, argv: &[&[u8]]) -> io::Result<Value> {
         self.send(argv).await?;
+        self.next_reply().await
+    }
+
+    async fn next_reply(&mut self) -> io::Result<Value> {
         let mut reader = Reader::new(ReplyLimits::default());
         loop {
             let progress = reader.read(&self.received).map_err(|error| {
@@ -113,9 +151,8 @@ impl Connection {
     }
 
     async fn send(&mut self, argv: &[&[u8]]) -> io::Result<()> {
-        let request = Value::Array(argv.iter().map(|arg| Value::Bulk(arg.to_vec())).collect());
         let mut bytes = Vec::new();
-        request.write_to(store_engine::Protocol::Resp2, &mut bytes);
+        push_request(&mut bytes, argv);
         self.wire.write_all(&bytes).await?;
         self.wire.flush().await
     }
@@ -126,6 +163,16 @@ impl Connection {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),
         }
+    }
+}
+
+/// Appends a request to others.
+pub fn push_request(requests: &mut Vec<u8>, argv: &[&[u8]]) {
+    requests.extend_from_slice(format!("*{}\r\n", argv.len()).as_bytes());
+    for arg in argv {
+        requests.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+        requests.extend_from_slice(arg);
+        requests.extend_from_slice(b"\r\n");
     }
 }
 
