@@ -67,11 +67,9 @@ fn perform(task: &Task) -> Result<(), ToolError> {
         }
         Err(ToolError::Damaged(why)) => {
             let name = task.file.display();
-            Err(ToolError::Damaged(format!("{name} is damaged: {why}; {keys} keys were restored before")))
+            Err(ToolError::Damaged(format!("stopped after {keys} keys: {name} is damaged: {why}")))
         }
-        Err(ToolError::NotDone(why)) => {
-            Err(ToolError::NotDone(format!("{why}; {keys} keys were restored before")))
-        }
+        Err(ToolError::NotDone(why)) => Err(ToolError::NotDone(format!("stopped after {keys} keys: {why}"))),
     }
 }
 
