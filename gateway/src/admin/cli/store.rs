@@ -108,7 +108,7 @@ pub fn version_option() -> Arg {
         .value_parser(VERSIONS)
         .default_value(VERSIONS[0])
         .help(
-            "RDB version of the file: 10 for Redis 7.0, 12 for Redis 7.4, 80 for Valkey 9. Hashes whose fields expire \
+            "The RDB version of the file: 10 for Redis 7.0, 12 for Redis 7.4, 80 for Valkey 9. Hashes whose fields expire \
              need 80 for Valkey, and are written for Redis 7.4 otherwise",
         )
 }
