@@ -666,6 +666,10 @@ for (const { colorScheme, width } of VIEWS) {
     await page.getByRole("tab", { name: "Error" }).click();
     await page.locator(".cm-lintRange-error").waitFor();
     await check(page, "error");
+    await write(page, "redis.");
+    await page.locator(".cm-tooltip-autocomplete").waitFor();
+    await check(page, "completion");
+    await page.keyboard.press("Escape");
     await button(page, "Examples").click();
     await check(page, "examples");
     await button(page, "Open with data: Reliable queue").click();

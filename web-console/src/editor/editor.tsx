@@ -26,6 +26,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { argumentHelp } from "./argument-help";
 import { check } from "./check";
 import { complete } from "./completion";
+import { focusableList } from "./focusable-list";
 import { language } from "./language";
 import { type Mark, marks, reveal, runtimeMark, shownLine } from "./marks";
 import { theme } from "./theme";
@@ -101,6 +102,7 @@ export function Editor({ value, version, change, label }: EditorProps) {
                 lintGutter(),
                 closeBrackets(),
                 autocompletion({ override: [complete], icons: false }),
+                focusableList,
                 argumentHelp,
               ]
             : [],
