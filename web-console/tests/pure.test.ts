@@ -6,7 +6,7 @@ import { bytesOf, fromHex, shown, textOf } from "../src/api/text";
 import type { Preview, Step } from "../src/api/types";
 import { Browsing, isSecret } from "../src/cli/lines";
 import { wordsOf } from "../src/cli/words";
-import { callAt, syntaxParts, syntaxWords } from "../src/editor/call";
+import { callAt, presentPart, syntaxParts, syntaxWords } from "../src/editor/call";
 import { elementsOf } from "../src/pages/elements";
 import { ratesOf, sampleOf } from "../src/pages/samples";
 import { rangesOf, slotOf } from "../src/pages/slots";
@@ -186,6 +186,36 @@ test("syntax is cut into arguments", () => {
     "[field ...]",
   ]);
   assert.deepEqual(syntaxWords(syntax), ["NX", "XX", "EX", "PX"]);
+});
+
+test("the present argument is found behind options", () => {
+  const zadd = "key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]";
+  const set = "key value [NX | XX] [GET] [EX seconds | PX milliseconds | KEEPTTL]";
+  const xadd = "key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value";
+  const union =
+    "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>]";
+  for (const [syntax, given, present] of [
+    [zadd, [], "key"],
+    [zadd, [null], "[NX | XX]"],
+    [zadd, [null, null], "member"],
+    [zadd, [null, "gt"], "[CH]"],
+    [zadd, [null, "INCR", "NX"], "[GT | LT]"],
+    [zadd, [null, "CH", null], "member"],
+    [zadd, [null, null, "a"], "[score member ...]"],
+    [zadd, [null, null, "a", null, "nx"], "[score member ...]"],
+    [set, [null, "NX"], "[NX | XX]"],
+    [set, [null, "a", "PX"], "[EX seconds | PX milliseconds | KEEPTTL]"],
+    [set, [null, "a", "EX", null, "GET"], "[EX seconds | PX milliseconds | KEEPTTL]"],
+    [xadd, [null, "MAXLEN", null], "<* | id>"],
+    [xadd, [null, "minid"], "[<MAXLEN | MINID> [= | ~] threshold [LIMIT count]]"],
+    [union, [null, "2", null, null], "[key ...]"],
+    [union, [null, "2", null, null, "WEIGHTS", null, null], "[WEIGHTS weight [weight ...]]"],
+    [union, [null, "1", null, "AGGREGATE"], "[AGGREGATE <SUM | MIN | MAX>]"],
+    ["", ["a"], undefined],
+  ] as const) {
+    const parts = syntaxParts(syntax);
+    assert.equal(parts[presentPart(parts, [...given])], present, `${syntax}: ${given}`);
+  }
 });
 
 test("errors tell their line", () => {

@@ -4,7 +4,7 @@
  */
 import { type EditorState, StateField } from "@codemirror/state";
 import { type PanelConstructor, showPanel } from "@codemirror/view";
-import { callAt, syntaxParts } from "./call";
+import { callAt, presentPart, syntaxParts } from "./call";
 import { commandOf } from "./docs";
 
 function help(state: EditorState): PanelConstructor | null {
@@ -15,7 +15,7 @@ function help(state: EditorState): PanelConstructor | null {
   const found = commandOf(call.args);
   if (!found) return null;
   const parts = syntaxParts(found.doc.syntax);
-  const present = Math.min(call.index - found.depth, parts.length - 1);
+  const present = call.index < found.depth ? -1 : presentPart(parts, call.args.slice(found.depth));
   return () => ({ dom: view(found.name, parts, present, found.doc.summary) });
 }
 

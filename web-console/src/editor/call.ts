@@ -118,6 +118,61 @@ export function syntaxParts(syntax: string): string[] {
   return parts;
 }
 
+/**
+ * Which part of a command's syntax the argument behind those that are given stands for. Options come in any order before the
+ * next argument that is required, and are known by their words.
+ */
+export function presentPart(parts: string[], given: (string | null)[]): number {
+  // The next part, the first of the options that may still come, and the part that wants more arguments.
+  let [next, options, open, wanted] = [0, 0, 0, 0];
+  for (const argument of given) {
+    if (wanted > 0) {
+      wanted -= 1;
+      continue;
+    }
+    const word = argument?.toUpperCase() ?? "";
+    const named = partWithWord(parts, options, word);
+    const at = named ?? parts.findIndex((part, at) => at >= next && !isOption(part));
+    const part = parts[at];
+    if (part === undefined) continue;
+    const repeats = part.includes("...");
+    open = at;
+    wanted = named === null ? (repeats ? namesAtStart(part.slice(1)) - 1 : 0) : valuesAfter(part, word);
+    next = repeats ? at : at + 1;
+    if (!part.startsWith("[")) options = at + 1;
+  }
+  return Math.min(wanted > 0 ? open : next, parts.length - 1);
+}
+
+/** The part with this word among the options from `from` on and the part behind them. */
+function partWithWord(parts: string[], from: number, word: string): number | null {
+  for (let at = from; at < parts.length; at++) {
+    const part = parts[at] ?? "";
+    if (syntaxWords(part).includes(word)) return at;
+    if (!part.startsWith("[")) return null;
+  }
+  return null;
+}
+
+/** Whether a part may be left out, and begins with a word if it is not. */
+function isOption(part: string): boolean {
+  return /^\[<?[A-Z][A-Z0-9]/.test(part);
+}
+
+/** How many arguments a word of a part is followed by at least. */
+function valuesAfter(part: string, word: string): number {
+  const after = part
+    .slice(part.search(new RegExp(`\\b${word}\\b`)) + word.length)
+    // Words that may stand in its place, and signs that may be left out.
+    .replace(/^(?: \| [A-Z0-9]+)*>/, "")
+    .replace(/^ \[= \| ~\]/, "");
+  return namesAtStart(after.trimStart());
+}
+
+function namesAtStart(text: string): number {
+  return /^(?:[a-z][\w-]*(?: |\]|$))*/.exec(text)?.[0].match(/[a-z][\w-]*/g)?.length ?? 0;
+}
+
 /** Words of a syntax that are written as they are, such as EX and NX. */
 export function syntaxWords(syntax: string): string[] {
   return [...new Set(syntax.match(/\b[A-Z][A-Z0-9]+\b/g) ?? [])];
