@@ -13,7 +13,7 @@ import { rangesOf, slotOf } from "../src/pages/slots";
 import { type Branch, treeOf } from "../src/pages/tree";
 import { diffLists, diffOf } from "../src/run/diff";
 import { EXAMPLES } from "../src/run/examples";
-import { bytes, micros, short } from "../src/run/numbers";
+import { bytes, counted, micros, short } from "../src/run/numbers";
 import { hintFor, lineOf } from "../src/run/problem";
 import { readReply, spellRaw, toJson } from "../src/run/reply";
 import { sizeOf } from "../src/run/server";
@@ -216,6 +216,13 @@ test("the present argument is found behind options", () => {
     const parts = syntaxParts(syntax);
     assert.equal(parts[presentPart(parts, [...given])], present, `${syntax}: ${given}`);
   }
+});
+
+test("one is not many", () => {
+  assert.deepEqual(
+    [0, 1, 2000].map((value) => counted(value, "call")),
+    ["0 calls", "1 call", "2,000 calls"],
+  );
 });
 
 test("errors tell their line", () => {

@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { ask, command, database, keyPath, Problem } from "../api/http";
 import { bytesOf, shown, type Text } from "../api/text";
 import type { Json, KeyValue } from "../api/types";
-import { bytes, count, micros } from "../run/numbers";
+import { bytes, counted, micros } from "../run/numbers";
 import { Badge, Button, Dialog, Empty, Notice } from "../ui/parts";
 import { go, route } from "../ui/route";
 import { attempt } from "../ui/toast";
@@ -157,11 +157,7 @@ function Head({ now, done, changed }: { now: KeyValue; done: () => void; changed
       <h2>{shown(now.key) || '""'}</h2>
       <div class="key-facts">
         <Badge>{now.type}</Badge>
-        <span>
-          {now.type === "string"
-            ? bytes(now.length)
-            : `${count(now.length)} element${now.length === 1 ? "" : "s"}`}
-        </span>
+        <span>{now.type === "string" ? bytes(now.length) : counted(now.length, "element")}</span>
         <span>{bytes(now.bytes)} in memory</span>
         <label class="sticky">
           <input type="checkbox" checked={now.sticky} onChange={stick} /> sticky

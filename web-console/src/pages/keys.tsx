@@ -3,6 +3,7 @@ import { effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ask, database } from "../api/http";
 import { idOf, shown, type Text } from "../api/text";
+import { counted } from "../run/numbers";
 import { Badge, Button, Empty } from "../ui/parts";
 import { attempt } from "../ui/toast";
 import { choose, KeyPanel } from "./key";
@@ -123,7 +124,7 @@ export function KeysPage() {
           )}
           {cursor.value !== null && (
             <Button disabled={looking.value} onClick={() => void attempt(() => look(cursor.value))}>
-              {keys.value.length} keys; look for more
+              {counted(keys.value.length, "key")}; look for more
             </Button>
           )}
         </section>

@@ -3,7 +3,7 @@ import { shown } from "../api/text";
 import type { Told, Write } from "../api/types";
 import { Badge, Empty } from "../ui/parts";
 import { type Changed, diffOf, type Line } from "./diff";
-import { count } from "./numbers";
+import { counted } from "./numbers";
 import type { Mode } from "./state";
 
 const SORTS: Record<Changed["what"], string> = {
@@ -60,9 +60,7 @@ function Change({ write }: { write: Write }) {
           </tbody>
         </table>
       )}
-      {changed.unseen > 0 && (
-        <p class="quiet">{count(changed.unseen)} more elements, which are not compared.</p>
-      )}
+      {changed.unseen > 0 && <p class="quiet">{counted(changed.unseen, "more element")}, not compared.</p>}
     </article>
   );
 }
@@ -90,7 +88,9 @@ export function Changes({ told, dry, mode }: { told: Told; dry: boolean; mode: M
       {writes.map((write, at) => (
         <Change key={at} write={write} />
       ))}
-      {(told.writes_omitted ?? 0) > 0 && <p class="quiet">{count(told.writes_omitted ?? 0)} more keys.</p>}
+      {(told.writes_omitted ?? 0) > 0 && (
+        <p class="quiet">{counted(told.writes_omitted ?? 0, "more key")}.</p>
+      )}
     </div>
   );
 }

@@ -4,6 +4,11 @@ export function count(value: number): string {
   return value.toLocaleString("en-US");
 }
 
+/** `1 call`, `2 calls`. */
+export function counted(value: number, one: string): string {
+  return `${count(value)} ${one}${value === 1 ? "" : "s"}`;
+}
+
 /** `1.2 M`; below ten thousand as it is. */
 export function short(value: number): string {
   for (const [size, unit] of [

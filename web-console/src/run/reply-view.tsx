@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { shown } from "../api/text";
 import { Button, Choice, copy } from "../ui/parts";
 import { say } from "../ui/toast";
-import { count } from "./numbers";
+import { count, counted } from "./numbers";
 import { type Reply, spellRaw, toJson } from "./reply";
 
 type Form = "tree" | "resp" | "json";
@@ -79,7 +79,7 @@ function LongText({ text }: { text: string }) {
       <pre class="code">{text.slice(0, most)}</pre>
       {text.length > most && (
         <Button onClick={() => setMost(most + 5 * LETTERS)}>
-          {count(text.length - most)} more letters: show some
+          {counted(text.length - most, "more letter")}: show some
         </Button>
       )}
     </>
@@ -169,7 +169,7 @@ function Leaf({ reply }: { reply: Reply }) {
   const [most, setMost] = useState(1000);
   const text = brief(reply);
   const type = reply.type === "string" ? (typeof reply.text === "string" ? "string" : "bytes") : reply.type;
-  const size = reply.type === "string" && reply.bytes > 40 ? ` of ${count(reply.bytes)} bytes` : "";
+  const size = reply.type === "string" && reply.bytes > 40 ? ` of ${counted(reply.bytes, "byte")}` : "";
   return (
     <>
       <span class={`tree-value ${type}`}>{text.slice(0, most) || '""'}</span>

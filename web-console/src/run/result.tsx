@@ -5,7 +5,7 @@ import { reveal } from "../editor/marks";
 import { Badge, Button, Empty, Meter, Notice, Tabs } from "../ui/parts";
 import { Changes } from "./changes";
 import { cancel, type Progress, progress, type Result, result } from "./execute";
-import { bytes, count, micros, short } from "./numbers";
+import { bytes, count, counted, micros, short } from "./numbers";
 import type { Trouble } from "./problem";
 import { ReplyView } from "./reply-view";
 import { server, sizeOf } from "./server";
@@ -72,7 +72,7 @@ function Head({ result }: { result: Result }) {
         <Badge sort={trouble ? "bad" : "good"}>{trouble ? (run ? run.outcome : "failed") : "ok"}</Badge>
         {dry && <Badge sort="warn">dry run: rolled back</Badge>}
         {run && <span>{MODES[run.mode]}</span>}
-        {run && run.outcome !== "killed" && <span>{count(run.calls)} calls</span>}
+        {run && run.outcome !== "killed" && <span>{counted(run.calls, "call")}</span>}
         {run && run.reruns > 0 && (
           <span
             title={reruns

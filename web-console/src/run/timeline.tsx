@@ -4,7 +4,7 @@ import { placeName } from "../api/places";
 import { shown, type Text } from "../api/text";
 import type { Call, Json, Trace } from "../api/types";
 import { Badge, Button, Empty } from "../ui/parts";
-import { count, micros } from "./numbers";
+import { count, counted, micros } from "./numbers";
 
 /** Calls that the list shows at a time. */
 const PAGE = 100;
@@ -29,7 +29,7 @@ export function answer(call: Call): string {
   if (call.collected) return "batched: its reply is not used";
   if (call.long_reply) {
     const { kind, length, bytes } = call.long_reply;
-    return `${kind}${length === null ? "" : ` of ${count(length)}`} (${count(bytes)} bytes)`;
+    return `${kind}${length === null ? "" : ` of ${count(length)}`} (${counted(bytes, "byte")})`;
   }
   return brief(call.reply ?? null);
 }
@@ -83,7 +83,7 @@ function Picture({
     <div
       class="lanes"
       role="img"
-      aria-label={`${calls.length} calls over ${micros(span)}; details are in the list below`}
+      aria-label={`${counted(calls.length, "call")} over ${micros(span)}; details are in the list below`}
     >
       {lanesOf(calls).map((lane) => (
         <div class="lane" key={lane.name}>
@@ -159,9 +159,7 @@ export function Timeline({ trace }: { trace: Trace | undefined }) {
         <Button onClick={() => setMost(most + 5 * PAGE)}>{count(steps.length - most)} more</Button>
       )}
       {(trace?.omitted ?? 0) > 0 && (
-        <p class="quiet">
-          {count(trace?.omitted ?? 0)} more calls were made; the server does not keep them all.
-        </p>
+        <p class="quiet">The server kept no details of {counted(trace?.omitted ?? 0, "more call")}.</p>
       )}
     </div>
   );

@@ -6,7 +6,7 @@ import type { Call, Step } from "../api/types";
 import { shownLine } from "../editor/marks";
 import { Changes } from "../run/changes";
 import type { Result } from "../run/execute";
-import { count } from "../run/numbers";
+import { count, counted } from "../run/numbers";
 import { ReplyView } from "../run/reply-view";
 import { TroubleView, useIntoView } from "../run/result";
 import { script } from "../run/state";
@@ -87,9 +87,7 @@ function End({ result, omitted }: { result: Result; omitted: number }) {
   const { reply, trouble, told, draft } = result;
   return (
     <div class="step-end">
-      {omitted > 0 && (
-        <p class="quiet">{count(omitted)} more calls were made; the server does not keep them all.</p>
-      )}
+      {omitted > 0 && <p class="quiet">The server kept no details of {counted(omitted, "more call")}.</p>}
       {reply && (
         <section>
           <h2>It returned</h2>
@@ -155,7 +153,9 @@ export function StepPanel({ result, leave }: { result: Result; leave: () => void
             <CallNow call={call} number={at + 1} calls={last + omitted} />
           ) : (
             <span>
-              {last === 0 ? "The end: there were no calls" : `The end, after ${count(last + omitted)} calls`}
+              {last === 0
+                ? "The end: there were no calls"
+                : `The end, after ${counted(last + omitted, "call")}`}
             </span>
           )}
         </div>
