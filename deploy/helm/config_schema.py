@@ -6,6 +6,31 @@ from pathlib import Path
 
 SCHEMA = Path(__file__).parent / "moonshard" / "values.schema.json"
 
+# What the templates set: listeners, probes, volumes and secrets of the pods depend on it.
+OF_CHART = [
+    "resp",
+    "http",
+    "grpc",
+    "http-hosts",
+    "data-dir",
+    "stores",
+    "cluster-token-file",
+    "replicated",
+    "zone",
+    "tls-cert-file",
+    "tls-key-file",
+    "tls-ca-cert-file",
+    "tls-listeners",
+    "tls-auth-clients",
+    "tls-stores",
+    "requirepass-file",
+    "protected-mode",
+    "aclfile",
+]
+
 schema = json.loads(SCHEMA.read_text())
-schema["definitions"]["config"] = json.load(sys.stdin)
+config = json.load(sys.stdin)
+for name in OF_CHART:
+    del config["properties"][name]
+schema["definitions"]["config"] = config
 SCHEMA.write_text(json.dumps(schema, indent=2) + "\n")

@@ -4,7 +4,6 @@ import base64
 import copy
 import functools
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -28,8 +27,6 @@ kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.
 
 # The oldest that Chart.yaml allows, and some up to the newest that is known.
 KUBERNETES = ["1.30", "1.32", "1.34", "1.37"]
-
-PARAMETERS = chart.DEPLOY.parent / "docs" / "src" / "reference" / "configuration.md"
 
 PASSWORD = "not a secret"
 
@@ -431,48 +428,6 @@ class Chart(unittest.TestCase):
             copied = Path(elsewhere, "moonshard")
             shutil.copytree(chart.CHART, copied, symlinks=True)
             self.assertEqual(chart.rendered(given, copied), chart.rendered(given))
-
-    def test_config_has_only_known_parameters_with_possible_values(self):
-        rows = re.findall(r"^\| `([a-z-]+)` \| [^|]* \| ([^|]*) \|", PARAMETERS.read_text(), re.MULTILINE)
-        self.assertGreater(len(rows), 80)
-        computed = ("one per core", "16 per thread")
-        for name, usual in rows:
-            if not usual.startswith(computed):
-                chart.rendered({"config": {name: usual}})
-        for name, value in [
-            ("maxmemory", 1073741824),
-            ("maxmemory", "10GB"),
-            ("maxmemory-clients", "5%"),
-            ("slowlog-log-slower-than", -1),
-            ("tls-listeners", "resp, http"),
-            ("stores", "a:7101,[::1]:7101"),
-            ("otel-sample-ratio", 0.5),
-            ("otel-endpoint", "https://collector:4317"),
-            ("latency-tracking-info-percentiles", 99),
-        ]:
-            chart.rendered({"config": {name: value}})
-        for name, value in [
-            ("maxmemoryy", "1gb"),
-            ("script_fuel", 1),
-            ("maxmemory", "10zb"),
-            ("maxmemory", -1),
-            ("hz", 0),
-            ("hz", 1.5),
-            ("hz", "often"),
-            # What YAML makes of no and yes without quotes.
-            ("protected-mode", False),
-            ("durability", "always"),
-            ("tls-listeners", "resp,smtp"),
-            ("http", "8080"),
-            ("stores", "a:7101,b"),
-            ("otel-sample-ratio", 2),
-            ("otel-endpoint", "collector"),
-            ("notify-keyspace-events", "all"),
-            ("client-output-buffer-limit", "normal 1gb"),
-        ]:
-            for wrong in ({"config": {name: value}}, {"store": {"config": {name: value}}}):
-                with self.assertRaises(helm.HelmError, msg=str(wrong)):
-                    chart.rendered(wrong)
 
     def test_a_change_of_settings_restarts(self):
         def sums(given):

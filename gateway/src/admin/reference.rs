@@ -151,11 +151,17 @@ mod tests {
 
     #[test]
     fn the_chart_knows_all_parameters() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/helm/moonshard/values.schema.json");
+        let helm = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/helm");
+        let path = helm.join("moonshard/values.schema.json");
         let written = std::fs::read_to_string(&path).expect("the schema of the chart's values");
         let written: serde_json::Value = serde_json::from_str(&written).expect("JSON");
+        // It lists those that the chart sets itself.
+        let script = std::fs::read_to_string(helm.join("config_schema.py")).expect("what writes the schema");
+        let mut schema = config::schema();
+        let parameters = schema["properties"].as_object_mut().expect("parameters");
+        parameters.retain(|name, _| !script.contains(&format!("    \"{name}\",\n")));
         let definition = &written["definitions"]["config"];
-        assert!(*definition == config::schema(), "{} is out of date: run make reference", path.display());
+        assert!(*definition == schema, "{} is out of date: run make reference", path.display());
     }
 
     #[test]

@@ -144,6 +144,31 @@ annotations:
 {{- $hosts | uniq | join "," -}}
 {{- end -}}
 
+{{/* A size of a config file in bytes. */}}
+{{- define "moonshard.bytes" -}}
+{{- $unit := regexFind "[a-z]*$" (lower .) -}}
+{{- $factors := dict "k" 1000 "kb" 1024 "m" 1000000 "mb" 1048576 "g" 1000000000 "gb" 1073741824 -}}
+{{- mul (regexFind "^[0-9]+" . | int64) (get $factors $unit | default 1) -}}
+{{- end -}}
+
+{{/* Fails if a limit of scripts exceeds the most that a script may ask for: the server would not start. Its argument is the config. */}}
+{{- define "moonshard.checkLimits" -}}
+{{- $config := . -}}
+{{- $limits := list (list "script-fuel" "100000000000" "script-fuel-max" "200000000000") -}}
+{{- $limits = append $limits (list "script-timeout-ms" "5000" "script-timeout-max-ms" "60000") -}}
+{{- $limits = append $limits (list "script-memory" "64mb" "script-memory-max" "256mb") -}}
+{{- range $limits -}}
+{{- $bytes := list -}}
+{{- range list (list (index . 0) (index . 1)) (list (index . 2) (index . 3)) -}}
+{{- $value := get $config (first .) | default (last .) -}}
+{{- $bytes = append $bytes (include "moonshard.bytes" (ternary $value (printf "%d" (int64 $value)) (kindIs "string" $value)) | int64) -}}
+{{- end -}}
+{{- if gt (first $bytes) (last $bytes) -}}
+{{- fail (printf "config.%s exceeds %s: lower one or raise the other" (index . 0) (index . 2)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The config file of a component: what the chart sets, then what everybody and what the component is to have. */}}
 {{- define "moonshard.config" -}}
 {{- $root := .root -}}
@@ -193,8 +218,10 @@ annotations:
 {{- if and $values.auth.aclFile.existingSecret (ne .component "store") -}}
 {{- $_ := set $config "aclfile" "/run/moonshard-acl/users.acl" -}}
 {{- end -}}
+{{- $config = mergeOverwrite $config (deepCopy $values.config) (deepCopy $own.config) -}}
+{{- include "moonshard.checkLimits" $config -}}
 {{- $lines := list -}}
-{{- range $name, $value := mergeOverwrite $config (deepCopy $values.config) (deepCopy $own.config) -}}
+{{- range $name, $value := $config -}}
 {{- /* Large whole numbers come as fractions, too, and would be written with an exponent. */ -}}
 {{- $whole := and (kindIs "float64" $value) (eq (floor $value) $value) -}}
 {{- $lines = append $lines (printf "%s = %s" $name (ternary (printf "%d" (int64 $value)) (toJson $value) $whole)) -}}
