@@ -183,14 +183,15 @@ fn health_task(flags: &ArgMatches, config: &Config) -> Result<health::Task, Usag
         ("grpc", Listener::Grpc, config.grpc.get()),
         ("resp", Listener::Resp, config.resp.get()),
     ];
-    let named = listeners.iter().find(|(name, ..)| flags.contains_id(name));
-    let (_, listener, address) = named
-        .or_else(|| listeners.iter().find(|(.., address)| address.is_some()))
-        .cloned()
+    let names_one = listeners.iter().any(|(name, ..)| flags.contains_id(name));
+    let (listener, address) = listeners
+        .into_iter()
+        .filter(|(name, ..)| !names_one || flags.contains_id(name))
+        .find_map(|(_, listener, address)| Some((listener, address?)))
         .ok_or_else(off)?;
     let tls = to_ask(config, listener, flags.contains_id("tls-ca-cert-file"))?;
     let name = flags.get_one::<String>("name").cloned();
-    Ok(health::Task { listener, address: address.ok_or_else(off)?, tls, name })
+    Ok(health::Task { listener, address, tls, name })
 }
 
 /// `moonshard health`.
@@ -209,6 +210,7 @@ fn health_command() -> Command {
         .about("Check whether a server accepts requests, at the given address, or else over HTTP, gRPC or RESP, the first that is on")
         .after_help(
             "The check uses TLS if the configuration enables it for that listener, or if --tls-ca-cert-file is given.\n\
+             A gateway that reaches no store node does not accept requests; over RESP, one that requires a password only has to answer.\n\
              Exit codes: 0 the server accepts requests, 1 it does not, 2 usage error.",
         )
         .args(flags().into_iter().filter(|flag| own.contains(&flag.get_id().as_str())))
@@ -444,6 +446,8 @@ mod tests {
         assert_eq!(task("moonshard health --resp a:4", &[]), "resp a:4");
         let no_address = "moonshard: no address to check: set --http, --grpc or --resp HOST:PORT";
         assert_eq!(task("moonshard health --http off", &[]), no_address);
+        assert_eq!(task("moonshard health --http off --grpc a:2", &[]), "grpc a:2");
+        assert_eq!(task("moonshard health --http off --grpc off --resp a:4", &[]), "resp a:4");
     }
 
     #[test]

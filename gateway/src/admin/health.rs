@@ -106,19 +106,31 @@ async fn http(remote: Remote) -> Result<(), tonic::codegen::StdError> {
     }
 }
 
-/// The server answers, whether or not it wants a password first.
+/// Most bytes of the section of INFO about a thousand store nodes; another kind of server may send more.
+const MOST_INFO_BYTES: u64 = 1 << 20;
+
+/// The server answers, and reaches a store node if its data is on some. One that wants a password first only has to answer.
 async fn resp(remote: Remote) -> Result<(), tonic::codegen::StdError> {
     let mut stream = remote.connect(Protocol::Resp).await?;
-    stream.write_all(b"*1\r\n$4\r\nPING\r\n").await?;
+    stream.write_all(b"*2\r\n$4\r\nINFO\r\n$6\r\nstores\r\n").await?;
     stream.flush().await?;
-    let mut answer = String::new();
-    // Longer than any of the answers; another kind of server at that address may send more.
-    BufReader::new(stream.take(512)).read_line(&mut answer).await?;
-    match answer.trim_end() {
-        "+PONG" => Ok(()),
-        refused if refused.starts_with("-NOAUTH ") => Ok(()),
-        other => Err(format!("it answered {other:?}").into()),
-    }
+    let mut answer = BufReader::new(stream.take(MOST_INFO_BYTES));
+    let mut head = String::new();
+    answer.read_line(&mut head).await?;
+    let head = head.trim_end();
+    let Some(length) = head.strip_prefix('$').and_then(|length| length.parse().ok()) else {
+        let may_not_ask = head.starts_with("-NOAUTH ") || head.starts_with("-NOPERM ");
+        return if may_not_ask { Ok(()) } else { Err(format!("it answered {head:?}").into()) };
+    };
+    let mut info = String::new();
+    answer.take(length).read_to_string(&mut info).await?;
+    if reaches_stores(&info) { Ok(()) } else { Err("no store node is reachable".into()) }
+}
+
+/// Whether a server with this section `stores` of INFO has its data itself, or reaches a store node.
+fn reaches_stores(info: &str) -> bool {
+    let states = || info.lines().filter_map(|line| line.split_once(",state=")).map(|(_, state)| state);
+    states().next().is_none() || states().any(|state| state.starts_with("up,"))
 }
 
 async fn grpc(remote: Remote) -> Result<(), tonic::codegen::StdError> {
@@ -127,4 +139,18 @@ async fn grpc(remote: Remote) -> Result<(), tonic::codegen::StdError> {
     let answer = HealthClient::new(channel).check(HealthCheckRequest::default()).await?.into_inner();
     let serving = ServingStatus::Serving as i32;
     if answer.status == serving { Ok(()) } else { Err(format!("it answered {:?}", answer.status()).into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reaches_stores;
+
+    #[test]
+    fn one_store_node_is_enough() {
+        let node = |state: &str| format!("store0:addr=a:1,state={state},slots=0-1,keys=0,why=x\r\n");
+        let info = |states: &[&str]| states.iter().map(|state| node(state)).collect::<String>();
+        assert!(reaches_stores("# Stores\r\nstores:0\r\n"));
+        assert!(reaches_stores(&info(&["down", "up"])));
+        assert!(!reaches_stores(&info(&["down", "down"])));
+    }
 }

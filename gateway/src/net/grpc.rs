@@ -34,6 +34,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use proto::gateway::v1::DESCRIPTION;
 use proto::gateway::v1::gateway_server::{GatewayServer, SERVICE_NAME};
+use store::Store;
 use tls::Wire;
 use tokio::net::TcpListener;
 use tonic::body::Body;
@@ -41,6 +42,7 @@ use tonic::codegen::Service;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::SERVICE_NAME as HEALTH;
+use tonic_health::server::HealthReporter;
 use tonic_reflection::server::Builder;
 
 use self::call::Begun;
@@ -66,17 +68,19 @@ const QUESTION_BYTES: usize = 4096;
 /// many of them are better spread over connections, which are counted.
 const MOST_CALLS: u32 = 200;
 
+/// What health is asked about: the server, and its only service.
+const SERVICES: [&str; 2] = ["", SERVICE_NAME];
+
+/// How often it is looked whether store nodes are reached.
+const LOOK: Duration = Duration::from_millis(250);
+
 /// Serves until `ready` turns to false. Connections finish what they are doing, which the caller waits for.
 pub async fn serve(
     server: Arc<Server>,
     listener: TcpListener,
     mut ready: Ready,
 ) -> Result<(), tonic_reflection::server::Error> {
-    const WELL: [&str; 2] = ["", SERVICE_NAME];
     let (mut reporter, health) = tonic_health::server::health_reporter();
-    for name in WELL {
-        reporter.set_service_status(name, ServingStatus::Serving).await;
-    }
     let health = health.max_decoding_message_size(QUESTION_BYTES);
     let described = || Builder::configure().register_encoded_file_descriptor_set(DESCRIPTION);
     let others = Routes::new(health)
@@ -85,15 +89,38 @@ pub async fn serve(
         .add_service(described().build_v1alpha()?.max_decoding_message_size(QUESTION_BYTES));
     let state = Arc::new(GrpcState { server: server.clone(), ready: ready.clone(), others });
     let live = move |wire, entry| live(state.clone(), wire, entry);
+    let reported = report_health(&reporter, &server.store);
     // One too many is cut off.
-    drop(acceptor::keep(server, counters::Listener::Grpc, listener, ready.clone(), b"", goodbye, live).await);
+    let kept =
+        acceptor::keep(server.clone(), counters::Listener::Grpc, listener, ready.clone(), b"", goodbye, live);
+    tokio::select! {
+        biased;
+        () = reported => {}
+        listener = kept => drop(listener),
+    }
     let _ = ready.wait_for(|ready| !ready).await;
-    for name in WELL {
+    for name in SERVICES {
         reporter.set_service_status(name, ServingStatus::NotServing).await;
         // Ends the streams of those who watch.
         reporter.clear_service_status(name).await;
     }
     Ok(())
+}
+
+/// Reports for as long as it is polled whether calls can be answered: not while no store node is reachable, as `/readyz` says.
+async fn report_health(reporter: &HealthReporter, store: &Store) {
+    let mut reported = None;
+    loop {
+        let is_reachable = store.is_reachable();
+        if reported != Some(is_reachable) {
+            let status = if is_reachable { ServingStatus::Serving } else { ServingStatus::NotServing };
+            for name in SERVICES {
+                reporter.set_service_status(name, status).await;
+            }
+            reported = Some(is_reachable);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// The frames that end a connection of HTTP/2 with a reason: SETTINGS, then GOAWAY of no stream, for lack of security.

@@ -1,6 +1,9 @@
 //! What a newcomer's tools ask of a server: redis-cli's debugger, tools for clusters and modules, probes, and figures of
 //! scripts that ran once.
 
+use std::net::SocketAddr;
+
+use tests::process::refused;
 use tests::{TestServer, Value, notation, wait_until};
 
 #[test]
@@ -54,6 +57,31 @@ fn a_gateway_that_reaches_no_store_node_is_not_ready() {
     let answer = gateway.http().get("/readyz");
     assert_eq!(String::from_utf8_lossy(&answer.body), "not ready: no store node is reachable\n");
     assert_eq!(gateway.http().get("/healthz").status, 200, "the process is well");
+}
+
+#[test]
+fn probes_of_all_listeners_miss_the_store_nodes() {
+    let store = TestServer::store(&[]);
+    let address = store.address().to_string();
+    let gateway =
+        TestServer::start(&["--stores", &address, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]);
+    let addresses = [
+        ("--http", gateway.http_address()),
+        ("--grpc", gateway.grpc_address()),
+        ("--resp", gateway.address()),
+    ];
+    let is_healthy = |(flag, address): &(&str, SocketAddr)| {
+        let output = refused(&["health", flag, &address.to_string()]);
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8(said).expect("text");
+        let is_healthy = output.status.success();
+        let wanted = if is_healthy { "accepts requests" } else { "does not accept requests" };
+        assert!(said.contains(wanted), "{flag}: {said}");
+        is_healthy
+    };
+    wait_until("all probes reach the store node", || addresses.iter().all(is_healthy));
+    drop(store);
+    wait_until("all probes miss the store node", || !addresses.iter().any(is_healthy));
 }
 
 #[test]
