@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::admin::offline_tools::Task;
@@ -105,9 +105,10 @@ pub fn parse(
     variables: &[OsString],
     read_file: impl Fn(&Path) -> io::Result<String>,
 ) -> Result<Action, UsageError> {
-    let matches = match command().try_get_matches_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let matches = match command().try_get_matches_from(&args) {
         Ok(matches) => matches,
-        Err(error) => return printed_or_wrong(&error),
+        Err(error) => return printed_or_wrong(&error, &args),
     };
     let (part, flags) = match matches.subcommand() {
         Some(("config", _)) => return Ok(Action::Print(config::reference())),
@@ -289,11 +290,22 @@ fn flags() -> Vec<Arg> {
     [file, accept_loss].into_iter().chain(parameters).collect()
 }
 
+/// Names of `serve` in other programs.
+const SYNONYMS_OF_SERVE: [&str; 3] = ["start", "run", "server"];
+
 /// Help and version travel as errors in clap.
-fn printed_or_wrong(error: &clap::Error) -> Result<Action, UsageError> {
+fn printed_or_wrong(error: &clap::Error, args: &[OsString]) -> Result<Action, UsageError> {
     let text = error.render().to_string();
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return Ok(Action::Print(text));
+    }
+    let help = help_of(args);
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+        && SYNONYMS_OF_SERVE.contains(&word.as_str())
+        && help == "moonshard --help"
+    {
+        let tip = "tip: 'serve' runs the server";
+        return Err(UsageError(format!("unrecognized subcommand '{word}'; {tip}; see {help}")));
     }
     // Paragraphs of clap's message up to the usage, in one line.
     let message = text.split("Usage:").next().unwrap_or(&text);
@@ -301,7 +313,19 @@ fn printed_or_wrong(error: &clap::Error) -> Result<Action, UsageError> {
     let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let line = lines.join("; ").replace(":; ", ": ");
     let line = line.strip_prefix("error: ").unwrap_or(&line);
-    Err(UsageError(format!("{line}; see moonshard --help")))
+    Err(UsageError(format!("{line}; see {help}")))
+}
+
+/// The line that prints the help of the subcommand that the arguments begin with.
+fn help_of(args: &[OsString]) -> String {
+    let root = command();
+    let (mut at, mut line) = (&root, "moonshard".to_owned());
+    for arg in args.iter().skip(1) {
+        let Some(subcommand) = at.find_subcommand(arg) else { break };
+        line.push_str(&format!(" {}", subcommand.get_name()));
+        at = subcommand;
+    }
+    line + " --help"
 }
 
 #[cfg(test)]
@@ -515,6 +539,8 @@ mod tests {
         let lines = [
             "moonshard --shrads 4",
             "moonshard srve",
+            "moonshard start",
+            "moonshard script start",
             "moonshard gateway",
             "moonshard serve extra",
             "moonshard --shards",
@@ -526,6 +552,9 @@ mod tests {
             "moonshard --accept-loss=yes",
             "moonshard store dump data",
             "moonshard store check data more",
+            "moonshard store check",
+            "moonshard script run",
+            "moonshard backup",
         ];
         let errors = lines.map(|line| format!("{line}\n    {}", run(line, &[]).expect_err(line)));
         insta::assert_snapshot!(errors.join("\n"), @r#"
@@ -533,10 +562,14 @@ mod tests {
             moonshard: unexpected argument '--shrads' found; tip: a similar argument exists: '--shards'; see moonshard --help
         moonshard srve
             moonshard: unrecognized subcommand 'srve'; tip: a similar subcommand exists: 'serve'; see moonshard --help
+        moonshard start
+            moonshard: unrecognized subcommand 'start'; tip: 'serve' runs the server; see moonshard --help
+        moonshard script start
+            moonshard: unrecognized subcommand 'start'; see moonshard script --help
         moonshard gateway
             moonshard: a gateway needs store nodes: set --stores HOST:PORT,...
         moonshard serve extra
-            moonshard: unexpected argument 'extra' found; see moonshard --help
+            moonshard: unexpected argument 'extra' found; see moonshard serve --help
         moonshard --shards
             moonshard: a value is required for '--shards <N>' but none was supplied; see moonshard --help
         moonshard --shards 1 --shards 2
@@ -544,7 +577,7 @@ mod tests {
         moonshard --shards 4 config
             moonshard: the subcommand 'config' cannot be used with '--shards <N>'; see moonshard --help
         moonshard config --shards 4
-            moonshard: unexpected argument '--shards' found; see moonshard --help
+            moonshard: unexpected argument '--shards' found; see moonshard config --help
         moonshard --timeout -1
             moonshard: flag --timeout: "-1" is invalid, expected a whole number from 0 to 2147483647
         moonshard --config missing.toml
@@ -552,9 +585,15 @@ mod tests {
         moonshard --accept-loss=yes
             moonshard: unexpected value 'yes' for '--accept-loss' found; no more were expected; see moonshard --help
         moonshard store dump data
-            moonshard: the following required arguments were not provided: <FILE>; see moonshard --help
+            moonshard: the following required arguments were not provided: <FILE>; see moonshard store dump --help
         moonshard store check data more
-            moonshard: unexpected argument 'more' found; see moonshard --help
+            moonshard: unexpected argument 'more' found; see moonshard store check --help
+        moonshard store check
+            moonshard: the following required arguments were not provided: <DIR>; see moonshard store check --help
+        moonshard script run
+            moonshard: the following required arguments were not provided: <FILE>; see moonshard script run --help
+        moonshard backup
+            moonshard: the following required arguments were not provided: <URL>; <FILE>; see moonshard backup --help
         "#);
     }
 }
