@@ -48,7 +48,7 @@ pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
     let config = Arc::new(config);
     log::follow(&config);
     descriptors::raise_limit();
-    descriptors::warn_if_short(&config);
+    descriptors::fit_clients(&config);
     let threads = config.threads.get_usize();
     let failed = |what| move |error| StartError::System(what, error);
     let compute = Builder::new_multi_thread()

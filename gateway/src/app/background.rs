@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use store::client::LinkError;
 use store::{Cluster, Node, Store, background};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::commands::reload::reload;
 use crate::config::Config;
@@ -112,20 +113,30 @@ async fn follow_catalog(server: &Server, cluster: &Cluster) {
 /// How often it is looked whether store nodes are reached.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Writes to the log which store nodes cannot be used, and why, whenever that changes.
+/// Writes to the log which store nodes cannot be used, and why, whenever that changes. Each outage is one warning.
 async fn log_links(cluster: &Cluster) {
     let mut logged = Vec::new();
     loop {
         let links = cluster.links();
-        logged.resize(links.len(), Ok(()));
-        for (link, logged) in links.iter().zip(&mut logged) {
+        logged.resize(links.len(), (Ok(()), false));
+        for (link, (logged, is_warned)) in links.iter().zip(&mut logged) {
             let state = link.is_up();
             if state == *logged {
                 continue;
             }
             match &state {
-                Ok(()) => info!("store node {} is reachable", link.address()),
-                Err(why) => info!("store node {} cannot be used: {why}", link.address()),
+                Ok(()) => {
+                    info!("store node {} is reachable", link.address());
+                    *is_warned = false;
+                }
+                // One that has just been opened is no outage yet.
+                Err(why) if *is_warned || *why == LinkError::NotConnected => {
+                    info!("store node {} cannot be used: {why}", link.address());
+                }
+                Err(why) => {
+                    warn!("store node {} cannot be used: {why}", link.address());
+                    *is_warned = true;
+                }
             }
             *logged = state;
         }

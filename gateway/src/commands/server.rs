@@ -174,7 +174,7 @@ async fn configure(server: &Server, args: Args<'_>, out: &mut Reply) -> Result<(
             }
             log::follow(&server.config);
             if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(b"maxclients")) {
-                descriptors::warn_if_short(&server.config);
+                descriptors::fit_clients(&server.config);
             }
             match &server.store {
                 Store::Local(node) => server.config.apply_settings_of_data(node),

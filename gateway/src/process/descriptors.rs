@@ -1,7 +1,7 @@
 //! Open files: the system limits them, and each connection is one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tracing::info;
+use tracing::warn;
 
 use crate::config::Config;
 
@@ -32,14 +32,15 @@ pub fn room_for_connections() -> usize {
     limit().saturating_sub(BESIDE).max(1)
 }
 
-/// Tells in the log if `maxclients` is more than there is room for.
-pub fn warn_if_short(config: &Config) {
+/// Reduces `maxclients` to what there is room for, as Redis does at its start, and warns if that is less.
+pub fn fit_clients(config: &Config) {
     let (wanted, room) = (config.maxclients.get_usize(), room_for_connections());
     if wanted > room {
-        info!(
+        warn!(
             "maxclients: reduced from {wanted} to {room} connections, because the limit of open files is {}; \
              raise `ulimit -n`",
             limit()
         );
+        config.maxclients.set(room as u64);
     }
 }

@@ -214,6 +214,9 @@ fn connections_leave_room_for_other_files() {
                 raise `ulimit -n`";
     wait_until("it is told", || server.log().contains(reported));
     assert_eq!(server.info("maxclients"), 60);
+    assert_eq!(notation::reply(&server.client().run("CONFIG GET maxclients")), r#"["maxclients", "60"]"#);
+    wait_until("the limits are logged", || server.log().contains("no limit of memory, 60 clients; "));
+    assert!(server.log().contains(&format!("warning: {reported}")), "{}", server.log());
     let mut clients: Vec<Client> = (0..100).map(|_| server.client()).collect();
     let mut reply = |client: &mut Client| {
         let _ = client.send_raw(&encode(["SET", "key", "value"]));

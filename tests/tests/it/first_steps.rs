@@ -57,6 +57,14 @@ fn a_gateway_that_reaches_no_store_node_is_not_ready() {
     let answer = gateway.http().get("/readyz");
     assert_eq!(String::from_utf8_lossy(&answer.body), "not ready: no store node is reachable\n");
     assert_eq!(gateway.http().get("/healthz").status, 200, "the process is well");
+    let warnings = || {
+        let warning = format!("warning: store node {address} cannot be used: ");
+        gateway.log().lines().filter(|line| line.contains(&warning)).count()
+    };
+    wait_until("the outage is logged", || warnings() > 0);
+    // The next reason, that nothing listens there, belongs to the same outage.
+    wait_until("the next reason is logged", || gateway.log().contains("cannot be used: cannot connect: "));
+    assert_eq!(warnings(), 1, "{}", gateway.log());
 }
 
 #[test]
