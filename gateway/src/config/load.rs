@@ -183,7 +183,14 @@ fn read(path: &Path, read_file: &dyn Fn(&Path) -> io::Result<String>) -> Result<
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or("");
         let line = before.matches('\n').count() + 1;
-        ConfigError(format!("{name}: line {line}: {}", error.message().replace('\n', ", ")))
+        let of_redis = text.lines().nth(line - 1).and_then(setting_of_redis);
+        let instead = of_redis.map_or(String::new(), |(key, value)| {
+            format!(
+                "; the file is in TOML, not in the format of redis.conf: write {key} = {value:?}, and only parameters \
+                 that moonshard config lists"
+            )
+        });
+        ConfigError(format!("{name}: line {line}: {}{instead}", error.message().replace('\n', ", ")))
     })?;
     for key in table.keys() {
         if key == "user" {
@@ -198,6 +205,13 @@ fn read(path: &Path, read_file: &dyn Fn(&Path) -> io::Result<String>) -> Result<
         }
     }
     Ok(table)
+}
+
+/// The name and the value of a line of a redis.conf.
+fn setting_of_redis(line: &str) -> Option<(&str, &str)> {
+    let (key, value) = line.trim().split_once(' ')?;
+    let is_name = key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    (is_name && !value.trim_start().starts_with('=')).then(|| (key, value.trim().trim_matches('"')))
 }
 
 /// A value of the file as the text that a flag would have.
@@ -363,6 +377,8 @@ mod tests {
             error(Some("user = 'alice on'"), &[], &[]),
             error(Some("hz = 10\ntimeout = \n"), &[], &[]),
             error(Some("hz = 10\nhz = 11\n"), &[], &[]),
+            error(Some("# Redis\n\nmaxmemory 1gb\nsave 900 1\n"), &[], &[]),
+            error(Some("bind 127.0.0.1 -::1\n"), &[], &[]),
             load(&Sources {
                 file: Some(PathBuf::from("/nowhere.toml")),
                 read_file: &|_| Err(io::Error::from(io::ErrorKind::PermissionDenied)),
@@ -379,6 +395,8 @@ mod tests {
         moonshard.toml: unknown key "user": define users in the file that "aclfile" names, or with ACL SETUSER
         moonshard.toml: line 2: string values must be quoted, expected literal string
         moonshard.toml: line 2: duplicate key
+        moonshard.toml: line 3: key with no value, expected `=`; the file is in TOML, not in the format of redis.conf: write maxmemory = "1gb", and only parameters that moonshard config lists
+        moonshard.toml: line 1: key with no value, expected `=`; the file is in TOML, not in the format of redis.conf: write bind = "127.0.0.1 -::1", and only parameters that moonshard config lists
         cannot read config file /nowhere.toml: permission denied
         "#);
     }
