@@ -31,8 +31,8 @@ pub fn command() -> Command {
         .subcommand(
             Command::new("check")
                 .about(
-                    "Find syntax errors, unknown commands, wrong numbers of arguments, undeclared variables and \
-                     literal keys, without running the scripts",
+                    "Find syntax errors, unknown commands, wrong numbers of arguments, undeclared variables, and \
+                     keys that are literals or built, without running the scripts",
                 )
                 .after_help("Exit codes: 0 no error, 1 an error was found, 2 a file could not be read.")
                 .arg(files("Scripts, libraries of functions, and tests, whose names end with _test.lua")),

@@ -9,12 +9,13 @@ use store_engine::Args;
 
 use super::error::ToolError;
 use super::local::{self, Engine};
-use super::lua::{self, Call, Outline};
+use super::lua::{self, Argument, Call, Outline};
 use super::show::print;
 use super::task::read;
 use super::testing::{HELPERS, is_test_file};
 use crate::admission::{is_for_scripts, parse};
 use crate::commands;
+use crate::config::UndeclaredKeys;
 use crate::scripts::functions;
 use crate::scripts::header::Header;
 use crate::server::Registry;
@@ -85,7 +86,8 @@ fn not_compiled(error: &str) -> Finding {
 
 /// The mistakes in a script that compiles.
 fn findings(text: &[u8], file: &Path, registry: &Registry) -> Vec<Finding> {
-    let body = Header::parse(text).map_or(text.into(), |(_, body)| body);
+    let (header, body) = Header::parse(text).unwrap_or_else(|_| (Header::default(), text.into()));
+    let widens = header.options.undeclared() == Some(UndeclaredKeys::Widen);
     let outline = match lua::outline(&body) {
         Ok(outline) => outline,
         Err(error) => return vec![Finding { line: error.line, level: Level::Error, text: error.text }],
@@ -107,6 +109,9 @@ fn findings(text: &[u8], file: &Path, registry: &Registry) -> Vec<Finding> {
         unknown_function(call, &mut found);
         if is_redis(call) && matches!(&*call.function.name, "call" | "pcall" | "acall" | "apcall") {
             wrong_call(call, kind, registry, &mut found);
+            if kind != Kind::Tests && !widens {
+                undeclared_keys(call, registry, &mut found);
+            }
         }
     }
     found
@@ -165,14 +170,31 @@ const MOST_OPEN: usize = 16;
 
 /// A call of a command whose name is a literal.
 fn wrong_call(call: &Call, kind: Kind, registry: &Registry, found: &mut Vec<Finding>) {
-    let [Some(name), rest @ ..] = &*call.args else { return };
-    let mut add = |level, text| found.push(Finding { line: call.function.line, level, text });
+    let mut add = |text| found.push(Finding { line: call.function.line, level: Level::Error, text });
+    let Some(args) = arguments(call, registry) else { return };
+    let parsed = match parse(registry, Args::new(&args), false) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            let text = error.text();
+            let text = text.split_once(", with args").map_or(text, |(text, _)| text);
+            return add(text.strip_prefix("ERR ").unwrap_or(text).to_owned());
+        }
+    };
+    if kind != Kind::Tests && !is_for_scripts(parsed.row, parsed.spec()) {
+        let name = String::from_utf8_lossy(args[0]).to_uppercase();
+        add(format!("{name} is not allowed in scripts"));
+    }
+}
+
+/// The arguments of a call of a command whose name is a literal, empty where they are not known. Nothing if it remains open
+/// which subcommand is called.
+fn arguments<'c>(call: &'c Call, registry: &Registry) -> Option<Vec<&'c [u8]>> {
+    let name = call.args.first()?.literal()?;
     let mut args: Vec<&[u8]> = vec![name];
-    args.extend(rest.iter().map(|arg| arg.as_deref().unwrap_or_default()));
-    // Which subcommand it is remains open.
+    args.extend(call.args[1..].iter().map(|arg| arg.literal().unwrap_or_default()));
     let is_container = registry.lookup(name).is_some_and(|row| !row.spec().subcommands.is_empty());
-    if is_container && rest.first().is_some_and(Option::is_none) {
-        return;
+    if is_container && call.args.get(1).is_some_and(|arg| arg.literal().is_none()) {
+        return None;
     }
     if call.is_open {
         // The last argument stands for none, or for more.
@@ -185,26 +207,29 @@ fn wrong_call(call: &Call, kind: Kind, registry: &Registry, found: &mut Vec<Find
             args.push(b"");
         }
     }
-    let parsed = match parse(registry, Args::new(&args), false) {
-        Ok(parsed) => parsed,
-        Err(error) => {
-            let text = error.text();
-            let text = text.split_once(", with args").map_or(text, |(text, _)| text);
-            return add(Level::Error, text.strip_prefix("ERR ").unwrap_or(text).to_owned());
-        }
-    };
-    if kind == Kind::Tests {
-        return;
-    }
-    if !is_for_scripts(parsed.row, parsed.spec()) {
-        let name = String::from_utf8_lossy(name).to_uppercase();
-        add(Level::Error, format!("{name} is not allowed in scripts"));
-    }
+    Some(args)
+}
+
+/// Keys of a call that a client cannot have declared, unless it knows what the script does.
+fn undeclared_keys(call: &Call, registry: &Registry, found: &mut Vec<Finding>) {
+    let Some(args) = arguments(call, registry) else { return };
+    let Ok(parsed) = parse(registry, Args::new(&args), false) else { return };
     for (at, _) in parsed.keys() {
-        if let Some(Some(key)) = call.args.get(*at) {
-            let key = String::from_utf8_lossy(key);
-            add(Level::Warning, format!("the key '{key}' is a literal; declare it in KEYS"));
-        }
+        let text = match call.args.get(*at) {
+            Some(Argument::Literal(key)) => {
+                let key = String::from_utf8_lossy(key);
+                format!("the key '{key}' is a literal; declare it in KEYS")
+            }
+            Some(Argument::Built { from_keys: false }) => {
+                "a key is built of literals and ARGV; declare it in KEYS".to_owned()
+            }
+            Some(Argument::Built { from_keys: true }) => {
+                "a key is built of an element of KEYS, which Redis Cluster does not allow; declare it in KEYS"
+                    .to_owned()
+            }
+            _ => continue,
+        };
+        found.push(Finding { line: call.function.line, level: Level::Warning, text });
     }
 }
 
@@ -226,6 +251,7 @@ mod tests {
             server.pcall('get')
             redis.call('SET', 'counter', n)
             redis.call('DEL', 'a', KEYS[1], 'b')
+            local user = 'user:' .. ARGV[1] redis.call('GET', user) redis.call('SET', KEYS[1] .. ':copy', 1)
             redis.call('CONFIG', 'GTE', 'a')
             redis.call('SUBSCRIBE', 'a')
             redis.cal('GET', KEYS[1])
@@ -238,16 +264,18 @@ mod tests {
         5: warning: the key 'counter' is a literal; declare it in KEYS
         6: warning: the key 'a' is a literal; declare it in KEYS
         6: warning: the key 'b' is a literal; declare it in KEYS
-        7: error: unknown subcommand 'GTE'. Try CONFIG HELP.
-        8: error: SUBSCRIBE is not allowed in scripts
-        9: error: there is no function redis.cal
-        10: error: there is no function os.time
+        7: warning: a key is built of literals and ARGV; declare it in KEYS
+        7: warning: a key is built of an element of KEYS, which Redis Cluster does not allow; declare it in KEYS
+        8: error: unknown subcommand 'GTE'. Try CONFIG HELP.
+        9: error: SUBSCRIBE is not allowed in scripts
+        10: error: there is no function redis.cal
+        11: error: there is no function os.time
         ");
     }
 
     #[test]
     fn what_is_right_is_not_reported() {
-        let script = "local call, name = redis.call, ARGV[1]
+        let script = "local call, name = redis.call, tostring(ARGV[1])
             local function all(...) return call('MGET', ...) end
             call(name, 'a') call('DEL', unpack(KEYS)) call('SET', KEYS[1], unpack(ARGV))
             call('OBJECT', name, KEYS[1]) call('GET', 'user:' .. name) call('TIME')
@@ -255,6 +283,15 @@ mod tests {
             call('CONFIG', 'HELP')
             return cjson.encode(all('x', 'y')), bit.band(1, 2), server.sha1hex(''), _G, math.pi";
         assert_eq!(found_in("a.lua", script), "");
+    }
+
+    #[test]
+    fn scripts_that_declare_it_have_other_keys() {
+        let body = "local k = 'a' redis.call('GET', k) redis.call('GET', 'a:' .. KEYS[1])";
+        assert_eq!(found_in("a.lua", body).lines().count(), 2);
+        for header in ["#!lua flags=allow-undeclared-keys\n", "#!lua undeclared-keys=widen\n"] {
+            assert_eq!(found_in("a.lua", &format!("{header}{body}")), "", "{header}");
+        }
     }
 
     #[test]

@@ -10,18 +10,19 @@ mod parser;
 mod statements;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use self::lexer::Token;
 use self::parser::Parser;
 
-pub use outline::{Call, Outline, SyntaxError};
+pub use outline::{Argument, Call, Outline, SyntaxError};
 
 /// Reads a program.
 pub fn outline(text: &[u8]) -> Result<Outline, SyntaxError> {
     let mut parser = Parser::new(lexer::tokens(text)?);
     parser.block()?;
     match parser.peek() {
-        Token::End => Ok(parser.outline),
+        Token::End => Ok(parser.finish()),
         _ => parser.expected("<eof>"),
     }
 }

@@ -1,8 +1,9 @@
 //! Expressions.
 
 use super::lexer::Token;
-use super::outline::{Call, Member, SyntaxError};
-use super::parser::{Expr, Parsed, Parser};
+use super::outline::{Argument, Call, Member, SyntaxError};
+use super::parser::{Expr, Known, Parsed, Parser};
+use super::text::{Parts, Text};
 
 impl Parser {
     pub(super) fn expressions(&mut self) -> Parsed<Vec<Expr>> {
@@ -13,7 +14,7 @@ impl Parser {
         Ok(all)
     }
 
-    /// Which operator binds more tightly makes no difference here.
+    /// Which operator binds more tightly makes no difference here: nothing is known of what has different ones.
     pub(super) fn expression(&mut self) -> Parsed<Expr> {
         self.nested(|parser| {
             let mut value = parser.operand()?;
@@ -23,10 +24,16 @@ impl Parser {
                 | "or",
             ) = parser.peek()
             {
-                parser.at += 1;
+                let concatenates = parser.accept("..");
+                parser.at += usize::from(!concatenates);
                 let other = parser.operand()?;
                 parser.used(&other);
-                value = Expr::Other;
+                value = match (text_of(value), text_of(other)) {
+                    (Some(before), Some(behind)) if concatenates => {
+                        before.followed_by(behind).map_or(Expr::Other, Expr::Text)
+                    }
+                    _ => Expr::Other,
+                };
             }
             Ok(value)
         })
@@ -47,7 +54,7 @@ impl Parser {
 
     fn simple(&mut self) -> Parsed<Expr> {
         let value = match self.peek() {
-            Token::Text(text) | Token::Number(text) => Expr::Literal(text.clone()),
+            Token::Text(text) | Token::Number(text) => Expr::Text(Text::literal(text)),
             Token::Word("...") => Expr::Open,
             Token::Word("nil" | "true" | "false") => Expr::Other,
             Token::Word("{") => return self.table(),
@@ -116,7 +123,11 @@ impl Parser {
                     self.used(&value);
                     self.expression()?;
                     self.expect("]")?;
-                    value = Expr::Other;
+                    value = match value {
+                        Expr::Global(table, _) if table == "KEYS" => Expr::Text(Text::of(Parts::Key)),
+                        Expr::Global(table, _) if table == "ARGV" => Expr::Text(Text::of(Parts::Argument)),
+                        _ => Expr::Other,
+                    };
                 }
                 Token::Word(":") => {
                     self.at += 1;
@@ -128,7 +139,7 @@ impl Parser {
                 Token::Word("(" | "{") | Token::Text(_) => {
                     self.used(&value);
                     let args = self.arguments()?;
-                    if let Expr::Member(function) | Expr::Local(_, Some(function)) = value {
+                    if let Expr::Member(function) | Expr::Local(_, Some(Known::Member(function))) = value {
                         self.called(Member { line, ..function }, &args);
                     }
                     value = Expr::Open;
@@ -139,23 +150,26 @@ impl Parser {
     }
 
     fn called(&mut self, function: Member, args: &[Expr]) {
-        let literal = |arg: &Expr| match arg {
-            Expr::Literal(text) => Some(text.clone()),
-            _ => None,
-        };
-        self.outline.calls.push(Call {
-            function,
-            args: args.iter().map(literal).collect(),
-            is_open: matches!(args.last(), Some(Expr::Open)),
-        });
+        let mut known = Vec::with_capacity(args.len());
+        for arg in args {
+            known.push(match arg {
+                Expr::Text(text) | Expr::Local(_, Some(Known::Text(text))) => {
+                    self.depends(known.len(), &text.variables);
+                    text.argument()
+                }
+                _ => Argument::Other,
+            });
+        }
+        let is_open = matches!(args.last(), Some(Expr::Open));
+        self.outline.calls.push(Call { function, args: known, is_open });
     }
 
     fn arguments(&mut self) -> Parsed<Vec<Expr>> {
         match self.peek() {
             Token::Text(text) => {
-                let text = text.clone();
+                let text = Text::literal(text);
                 self.at += 1;
-                Ok(vec![Expr::Literal(text)])
+                Ok(vec![Expr::Text(text)])
             }
             Token::Word("{") => self.nested(Self::table).map(|table| vec![table]),
             _ => {
@@ -168,5 +182,12 @@ impl Parser {
                 Ok(args)
             }
         }
+    }
+}
+
+fn text_of(expr: Expr) -> Option<Text> {
+    match expr {
+        Expr::Text(text) | Expr::Local(_, Some(Known::Text(text))) => Some(text),
+        _ => None,
     }
 }

@@ -1,6 +1,7 @@
 //! What is known of a program.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// What a program names.
 #[derive(Debug, Default)]
@@ -40,10 +41,34 @@ pub struct Member {
 pub struct Call {
     /// What is called.
     pub function: Member,
-    /// The arguments: the text of each that is a string or a number, and nothing for others.
-    pub args: Vec<Option<Vec<u8>>>,
+    /// The arguments.
+    pub args: Vec<Argument>,
     /// The last argument may stand for any number of arguments, as `...` and calls do.
     pub is_open: bool,
+}
+
+/// What is known of an argument, which may be a local variable to which nothing else is ever assigned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// A string or a number.
+    Literal(Arc<[u8]>),
+    /// A concatenation of literals and elements of `ARGV` and, if `from_keys`, of `KEYS`.
+    Built {
+        /// Whether an element of `KEYS` is a part of it.
+        from_keys: bool,
+    },
+    /// Nothing is known.
+    Other,
+}
+
+impl Argument {
+    /// The text of a literal.
+    pub fn literal(&self) -> Option<&[u8]> {
+        match self {
+            Argument::Literal(text) => Some(text),
+            _ => None,
+        }
+    }
 }
 
 /// Why a program could not be read.

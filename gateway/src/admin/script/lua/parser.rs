@@ -1,7 +1,10 @@
 //! The place in a program that is read, and the scopes of local variables there.
 
+use std::collections::HashSet;
+
 use super::lexer::Token;
-use super::outline::{Global, Member, Outline, SyntaxError};
+use super::outline::{Argument, Global, Member, Outline, SyntaxError};
+use super::text::Text;
 
 /// Nested expressions and blocks; the Lua of the sandbox allows fewer.
 const DEEPEST: usize = 250;
@@ -12,19 +15,34 @@ pub(super) type Parsed<T> = Result<T, SyntaxError>;
 #[derive(Clone)]
 pub(super) enum Expr {
     Global(String, u32),
-    /// A local variable, and the member of a global table that it has as its value.
-    Local(String, Option<Member>),
+    /// A local variable and its value.
+    Local(String, Option<Known>),
     Member(Member),
-    /// A string or a number.
-    Literal(Vec<u8>),
+    Text(Text),
     /// Any number of values.
     Open,
     Other,
 }
 
+/// A value of a local variable.
+#[derive(Clone)]
+pub(super) enum Known {
+    /// A member of a global table.
+    Member(Member),
+    Text(Text),
+}
+
 pub(super) struct Local {
     pub(super) name: String,
-    pub(super) value: Option<Member>,
+    pub(super) value: Option<Known>,
+    number: usize,
+}
+
+/// An argument that is known if nothing is assigned to the variables that it is read from.
+struct Conditional {
+    call: usize,
+    at: usize,
+    variables: Vec<usize>,
 }
 
 pub(super) struct Parser {
@@ -33,12 +51,36 @@ pub(super) struct Parser {
     depth: usize,
     pub(super) scopes: Vec<Vec<Local>>,
     pub(super) outline: Outline,
+    /// How many local variables there were.
+    declared: usize,
+    /// Those to which something was assigned after their declaration.
+    reassigned: HashSet<usize>,
+    conditional: Vec<Conditional>,
 }
 
 impl Parser {
     /// A parser at the beginning of a program.
     pub(super) fn new(tokens: Vec<(Token, u32)>) -> Parser {
-        Parser { tokens, at: 0, depth: 0, scopes: vec![Vec::new()], outline: Outline::default() }
+        Parser {
+            tokens,
+            at: 0,
+            depth: 0,
+            scopes: vec![Vec::new()],
+            outline: Outline::default(),
+            declared: 0,
+            reassigned: HashSet::new(),
+            conditional: Vec::new(),
+        }
+    }
+
+    /// What was found, at the end of the program.
+    pub(super) fn finish(mut self) -> Outline {
+        for Conditional { call, at, variables } in self.conditional {
+            if variables.iter().any(|variable| self.reassigned.contains(variable)) {
+                self.outline.calls[call].args[at] = Argument::Other;
+            }
+        }
+        self.outline
     }
 
     pub(super) fn peek(&self) -> &Token {
@@ -99,9 +141,23 @@ impl Parser {
         result
     }
 
-    pub(super) fn declare(&mut self, name: String, value: Option<Member>) {
+    pub(super) fn declare(&mut self, name: String, value: Option<Known>) {
+        let number = self.declared;
+        self.declared += 1;
+        let value = match value {
+            Some(Known::Text(text)) => text.read_from(number).map(Known::Text),
+            other => other,
+        };
         if let Some(scope) = self.scopes.last_mut() {
-            scope.push(Local { name, value });
+            scope.push(Local { name, value, number });
+        }
+    }
+
+    /// Notes that the argument `at` of the next call is read from these variables.
+    pub(super) fn depends(&mut self, at: usize, variables: &[usize]) {
+        if !variables.is_empty() {
+            let call = self.outline.calls.len();
+            self.conditional.push(Conditional { call, at, variables: variables.to_vec() });
         }
     }
 
@@ -120,13 +176,20 @@ impl Parser {
         }
     }
 
+    /// Notes that a local variable has another value from now on. Whether there is one.
+    pub(super) fn reassign(&mut self, name: &str) -> bool {
+        let Some(local) = self.local(name) else { return false };
+        local.value = None;
+        let number = local.number;
+        self.reassigned.insert(number);
+        true
+    }
+
     pub(super) fn assigned(&mut self, target: &Expr) {
         match target {
             Expr::Global(name, line) => self.global(name, *line, true),
             Expr::Local(name, _) => {
-                if let Some(local) = self.local(name) {
-                    local.value = None;
-                }
+                self.reassign(name);
             }
             _ => {}
         }

@@ -2,7 +2,7 @@
 
 use super::lexer::Token;
 use super::outline::SyntaxError;
-use super::parser::{Expr, Parsed, Parser};
+use super::parser::{Expr, Known, Parsed, Parser};
 
 impl Parser {
     pub(super) fn block(&mut self) -> Parsed<()> {
@@ -102,10 +102,9 @@ impl Parser {
             self.at += 1;
             self.name()?;
         }
-        match self.local(&name) {
-            Some(local) if is_plain => local.value = None,
-            Some(_) => {}
-            None => self.global(&name, line, is_plain),
+        let is_local = if is_plain { self.reassign(&name) } else { self.local(&name).is_some() };
+        if !is_local {
+            self.global(&name, line, is_plain);
         }
         self.function_body(is_method)
     }
@@ -146,7 +145,9 @@ impl Parser {
         let mut values = values.into_iter();
         for name in names {
             let value = match values.next() {
-                Some(Expr::Member(member) | Expr::Local(_, Some(member))) => Some(member),
+                Some(Expr::Member(member)) => Some(Known::Member(member)),
+                Some(Expr::Text(text)) => Some(Known::Text(text)),
+                Some(Expr::Local(_, known)) => known,
                 _ => None,
             };
             self.declare(name, value);

@@ -1,7 +1,7 @@
 //! Programs, and what is found in them.
 
 use super::outline;
-use super::outline::{Call, Global, Member};
+use super::outline::{Argument, Call, Global, Member};
 
 fn globals(text: &str) -> String {
     let outline = outline(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -15,8 +15,11 @@ fn globals(text: &str) -> String {
 fn calls(text: &str) -> String {
     let outline = outline(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"));
     let shown = |call: &Call| {
-        let arg = |arg: &Option<Vec<u8>>| {
-            arg.as_ref().map_or("?".to_owned(), |text| text.escape_ascii().to_string())
+        let arg = |arg: &Argument| match arg {
+            Argument::Literal(text) => text.escape_ascii().to_string(),
+            Argument::Built { from_keys: true } => "built from KEYS".to_owned(),
+            Argument::Built { from_keys: false } => "built".to_owned(),
+            Argument::Other => "?".to_owned(),
         };
         let args: Vec<String> = call.args.iter().map(arg).collect();
         let open = if call.is_open { "..." } else { "" };
@@ -64,7 +67,21 @@ fn calls_have_their_arguments() {
         ("local call = redis.call\ncall('GET', 'a')", "redis.call:2(GET,a)"),
         ("local call = redis.call call = f call('GET')", ""),
         ("local redis = t redis.call('GET')", ""),
-        ("redis.call('G' .. 'ET', 'a' .. b)", "redis.call:1(?,?)"),
+        ("redis.call('G' .. 'ET', 'a' .. b)", "redis.call:1(built,?)"),
+        ("local k = 'a' redis.call('GET', k)", "redis.call:1(GET,a)"),
+        ("local k = 'a' local l = k local function f() redis.call('GET', l) end", "redis.call:1(GET,a)"),
+        ("redis.call('GET', ARGV[1] .. ':' .. 1)", "redis.call:1(GET,built)"),
+        ("local k = 'a:' .. ARGV[1] redis.call('GET', k .. ':b')", "redis.call:1(GET,built)"),
+        ("local k = KEYS[1] redis.call('GET', 'a' .. k)", "redis.call:1(GET,built from KEYS)"),
+        // Elements of KEYS and ARGV are names that the client has passed.
+        ("local k = ARGV[1] redis.call('GET', k)", "redis.call:1(GET,?)"),
+        // What is assigned elsewhere may be the value.
+        ("local k = 'a' if b then k = KEYS[1] end redis.call('GET', k)", "redis.call:1(GET,?)"),
+        ("local k = 'a' local f = function() redis.call('GET', k) end k = b f()", "redis.call:1(GET,?)"),
+        ("local k = 'a' local l = 'b' .. k redis.call('GET', l) k = c", "redis.call:1(GET,?)"),
+        ("local KEYS = t redis.call('GET', 'a' .. KEYS[1])", "redis.call:1(GET,?)"),
+        ("redis.call('GET', ARGV[1] or 'a' .. 'b')", "redis.call:1(GET,?)"),
+        ("redis.call('GET', 'a' .. #ARGV[1], 'a' .. -1)", "redis.call:1(GET,?,?)"),
         ("return redis.call('GET', redis.call('GET', 'a'))", "redis.call:1(GET,a) redis.call:1(GET,?...)"),
     ] {
         assert_eq!(calls(text), wanted, "{text}");
