@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use script::api::{self, Entry};
+use store_engine::syntax::{Argument, ArgumentKind};
 use store_engine::{Command, syntax};
 
 use crate::admission::is_for_scripts;
@@ -40,21 +41,98 @@ pub fn text(language: Language) -> String {
     }
 }
 
-/// The commands that scripts may call: their names in capital letters, and what they take and do, in a line.
-fn commands() -> Vec<(String, String)> {
+/// A command that scripts may call.
+struct Callable {
+    /// In capital letters.
+    name: String,
+    /// What it takes and does, in a line.
+    line: String,
+    /// The names of the arguments that it always has.
+    fixed: Vec<String>,
+    /// A name for any number of other arguments.
+    rest: Option<String>,
+}
+
+impl Callable {
+    fn of(spec: &'static Command) -> Callable {
+        let name = spec.name.to_uppercase();
+        let call = format!("{name} {}", syntax::manual(spec.syntax));
+        let line = format!("`{}` {}", call.trim_end(), spec.summary);
+        let (fixed, rest) = arguments(spec);
+        Callable { name, line, fixed, rest }
+    }
+}
+
+/// The names of the arguments that a command always has, and one for all others. Arguments that may be missing are left out, so
+/// that one behind these may have the place of one of them.
+fn arguments(spec: &Command) -> (Vec<String>, Option<String>) {
+    let (mut fixed, mut has_options) = (Vec::new(), false);
+    let repeated = match spec.subcommands.is_empty() {
+        true => collect(&syntax::parse(spec.syntax), &mut fixed, &mut has_options),
+        false => Some("subcommand".to_owned()),
+    };
+    let arity = spec.arity.as_redis();
+    fixed.truncate(arity.unsigned_abs().saturating_sub(1) as usize);
+    let has_others = arity < 0 || has_options || repeated.is_some();
+    (fixed, repeated.or_else(|| has_others.then(|| "options".to_owned())))
+}
+
+/// Collects arguments up to the first that may be repeated, and gives the name of that one.
+fn collect(arguments: &[Argument<'_>], fixed: &mut Vec<String>, has_options: &mut bool) -> Option<String> {
+    for argument in arguments {
+        let name = identifier(&argument.name);
+        if argument.multiple {
+            let is_option = argument.optional && argument.token.is_some();
+            return Some(if is_option { "options".to_owned() } else { name });
+        }
+        if argument.optional {
+            *has_options = true;
+            continue;
+        }
+        match &argument.kind {
+            ArgumentKind::Token => {}
+            _ => fixed.extend(argument.token.map(|word| identifier(&word.to_lowercase()))),
+        }
+        match &argument.kind {
+            ArgumentKind::Value(_) | ArgumentKind::Token => fixed.push(name),
+            ArgumentKind::Block(inner) => {
+                let repeated = collect(inner, fixed, has_options);
+                if repeated.is_some() {
+                    return repeated;
+                }
+            }
+            ArgumentKind::OneOf(choices) if choices.iter().all(is_single) => fixed.push(name),
+            ArgumentKind::OneOf(_) => return Some(name),
+        }
+    }
+    None
+}
+
+/// Whether it is one word of a call.
+fn is_single(argument: &Argument<'_>) -> bool {
+    match argument.kind {
+        ArgumentKind::Value(_) => argument.token.is_none() && !argument.multiple,
+        ArgumentKind::Token => !argument.multiple,
+        _ => false,
+    }
+}
+
+/// A name that is one in both languages.
+fn identifier(name: &str) -> String {
+    const KEYWORDS: [&str; 7] = ["and", "end", "function", "in", "not", "or", "repeat"];
+    let name = name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
+    if KEYWORDS.contains(&&*name) { name + "_" } else { name }
+}
+
+/// The commands that scripts may call, by name.
+fn commands() -> Vec<Callable> {
     let registry = Registry::new(FAMILIES);
     let is_shown = |spec: &&'static Command| {
         registry.lookup(spec.name.as_bytes()).is_some_and(|row| is_for_scripts(row, spec))
     };
-    let line = |spec: &'static Command| {
-        let name = spec.name.to_uppercase();
-        let call = format!("{name} {}", syntax::manual(spec.syntax));
-        let line = format!("`{}` {}", call.trim_end(), spec.summary);
-        (name, line)
-    };
     let specs = registry.families().map(|(spec, _)| spec);
-    let mut commands: Vec<_> = specs.filter(is_shown).map(line).collect();
-    commands.sort_unstable();
+    let mut commands: Vec<_> = specs.filter(is_shown).map(Callable::of).collect();
+    commands.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     commands
 }
 
@@ -106,7 +184,8 @@ ARGV = {}
 ---@alias redis.Command string
 "
     .to_owned();
-    for (name, line) in commands() {
+    let commands = commands();
+    for Callable { name, line, .. } in &commands {
         let _ = writeln!(text, "---| '\"{name}\"' # {line}");
     }
     for table in TABLES {
@@ -128,6 +207,9 @@ ARGV = {}
                 let calls = parameters.iter().any(|parameter| is_command(parameter.name));
                 let _ = writeln!(text, "---@param ... {}", if calls { "redis.Argument" } else { "any" });
             }
+            if parameters.iter().any(|parameter| is_command(parameter.name)) {
+                commands.iter().for_each(|command| overload(command, &mut text));
+            }
             let mut names: Vec<&str> = parameters.iter().map(|parameter| parameter.name).collect();
             names.extend(has_more.then_some("..."));
             let _ = writeln!(text, "---@return any\nfunction {table}.{name}({}) end", names.join(", "));
@@ -135,6 +217,22 @@ ARGV = {}
     }
     let _ = write!(text, "\n---@type redislib\n{} = redis\n", api::ALIAS);
     text
+}
+
+/// Adds the arguments of a command to the function defined next.
+fn overload(Callable { name, fixed, rest, .. }: &Callable, text: &mut String) {
+    let _ = write!(text, "---@overload fun(command: \"{name}\"");
+    for argument in fixed {
+        let _ = write!(text, ", {argument}: redis.Argument");
+    }
+    text.push_str(if rest.is_some() { ", ...: redis.Argument): any\n" } else { "): any\n" });
+}
+
+/// The arguments of a command as a tuple.
+fn tuple(Callable { fixed, rest, .. }: &Callable) -> String {
+    let fixed = fixed.iter().map(|name| format!("{name}: RedisArgument"));
+    let rest = rest.iter().map(|name| format!("...{name}: RedisArgument[]"));
+    format!("[{}]", fixed.chain(rest).collect::<Vec<_>>().join(", "))
 }
 
 fn typescript() -> String {
@@ -146,14 +244,20 @@ declare const ARGV: string[];
 
 type RedisArgument = string | number;
 
-/** The commands that scripts may call, with what they take and do. */
+/** The commands that scripts may call, with their arguments, and with what they take and do. */
 interface RedisCommands {
 "
     .to_owned();
-    for (name, line) in commands() {
-        let _ = writeln!(text, "  /** {} */\n  \"{name}\": true;", line.replace("*/", "* /"));
+    for command in commands() {
+        let (name, line) = (&command.name, command.line.replace("*/", "* /"));
+        let _ = writeln!(text, "  /** {line} */\n  \"{name}\": {};", tuple(&command));
     }
-    text.push_str("}\n\ntype RedisCommand = keyof RedisCommands | (string & {});\n");
+    text.push_str(
+        "}\n\ntype RedisCommand = keyof RedisCommands | (string & {});\n\n\
+         /** The arguments of a command; any, if it is not written in capital letters. */\n\
+         type RedisArguments<Command> =\n  \
+         Command extends keyof RedisCommands ? RedisCommands[Command] : RedisArgument[];\n",
+    );
     for table in TABLES {
         let _ = write!(text, "\ndeclare const {table}: {{\n");
         for (name, entry) in members(table) {
@@ -167,15 +271,16 @@ interface RedisCommands {
             let calls = parameters.iter().any(|parameter| is_command(parameter.name));
             let shown = |Parameter { name, is_optional }: &Parameter<'_>| {
                 let mark = if *is_optional { "?" } else { "" };
-                format!("{name}{mark}: {}", if is_command(name) { "RedisCommand" } else { "any" })
+                format!("{name}{mark}: {}", if is_command(name) { "Command" } else { "any" })
             };
             // Quoted, as one of them is `new`. Without `this` TypeScriptToLua passes the table as the first argument.
             let mut all = vec!["this: void".to_owned()];
             all.extend(parameters.iter().map(shown));
             if has_more {
-                all.push(format!("...others: {}[]", if calls { "RedisArgument" } else { "any" }));
+                all.push(format!("...others: {}", if calls { "RedisArguments<Command>" } else { "any[]" }));
             }
-            let _ = writeln!(text, "  \"{name}\"({}): any;", all.join(", "));
+            let generic = if calls { "<Command extends RedisCommand>" } else { "" };
+            let _ = writeln!(text, "  \"{name}\"{generic}({}): any;", all.join(", "));
         }
         text.push_str("};\n");
     }
@@ -205,17 +310,54 @@ mod tests {
     }
 
     #[test]
+    fn arguments_are_those_of_the_command_table() {
+        let commands = commands();
+        let shown = |name: &str| {
+            let command = commands.iter().find(|command| command.name == name).expect("a command");
+            let rest = command.rest.iter().map(|rest| format!("...{rest}"));
+            command.fixed.iter().cloned().chain(rest).collect::<Vec<_>>().join(" ")
+        };
+        for (name, wanted) in [
+            ("GET", "key"),
+            ("TIME", ""),
+            ("SET", "key value ...options"),
+            ("DEL", "...key"),
+            ("SADD", "key ...member"),
+            ("SORT", "key ...options"),
+            ("LMOVE", "source destination wherefrom whereto"),
+            ("OBJECT", "...subcommand"),
+        ] {
+            assert_eq!(shown(name), wanted, "{name}");
+        }
+        let registry = Registry::new(FAMILIES);
+        for Callable { name, fixed, rest, .. } in &commands {
+            let arity = registry.lookup(name.as_bytes()).expect("a command").spec().arity.as_redis();
+            let least = arity.unsigned_abs() as usize - 1;
+            assert!(fixed.len() == least || rest.is_some() && fixed.len() < least, "{name}: {fixed:?}");
+            assert_eq!(rest.is_some(), arity < 0, "{name}: {rest:?}");
+        }
+    }
+
+    #[test]
     fn definitions_name_commands_and_functions() {
         let lua = text(Language::Lua);
         assert!(lua.contains("---| '\"GET\"' # `GET key` "), "{lua}");
-        assert!(lua.contains("---@param command redis.Command\n---@param ... redis.Argument\n---@return any\nfunction redis.call(command, ...) end\n"));
+        assert!(lua.contains("---@param command redis.Command\n---@param ... redis.Argument\n"));
+        assert!(lua.contains("\n---@overload fun(command: \"GET\", key: redis.Argument): any\n"), "{lua}");
+        assert!(lua.contains("---@return any\nfunction redis.call(command, ...) end\n"));
+        assert!(lua.len() < 256 << 10, "{}", lua.len());
         assert!(lua.contains("---@type number\nredis.LOG_DEBUG = nil\n"));
         assert!(!lua.contains("\"SUBSCRIBE\""), "scripts cannot call it");
         let typescript = text(Language::TypeScript);
         assert!(typescript.contains("  /** `GET key` "), "{typescript}");
         assert!(
             typescript.contains(
-                "  \"call\"(this: void, command: RedisCommand, ...others: RedisArgument[]): any;\n"
+                "  \"call\"<Command extends RedisCommand>(this: void, command: Command, ...others: RedisArguments<Command>): any;\n"
+            )
+        );
+        assert!(
+            typescript.contains(
+                "  \"GETRANGE\": [key: RedisArgument, start: RedisArgument, end_: RedisArgument];\n"
             )
         );
         assert!(typescript.contains("  \"unpack_one\"(this: void, text: any, offset?: any): any;\n"));
