@@ -47,6 +47,16 @@ fn there_are_no_modules() {
 }
 
 #[test]
+fn refusals_advise_nothing_that_does_not_exist() {
+    let server = TestServer::start(&[]);
+    // Redis names parameters here that would allow it.
+    assert_eq!(
+        notation::reply(&server.client().run("DEBUG SLEEP 0")),
+        "-ERR DEBUG is not available on this server"
+    );
+}
+
+#[test]
 fn a_gateway_that_reaches_no_store_node_is_not_ready() {
     let store = TestServer::store(&[]);
     let address = store.address().to_string();

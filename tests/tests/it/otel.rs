@@ -70,6 +70,7 @@ fn run_has_its_tree(collector: &Collector, server: &TestServer) -> Vec<Span> {
     for (name, value) in [
         ("moonshard.script.mode", "atomic"),
         ("moonshard.script.name", "counts"),
+        ("db.stored_procedure.name", "counts"),
         ("moonshard.script.keys", "1"),
         ("moonshard.script.flags", "allow-oom"),
         ("moonshard.script.outcome", "ok"),
@@ -101,6 +102,12 @@ fn a_script_is_a_tree_of_spans() {
         let line = log.lines().find(|line| line.contains("from within")).map(str::to_owned);
         line.and_then(|line| serde_json::from_str::<serde_json::Value>(&line).ok())
     };
+    let library =
+        "#!lua name=lib\nredis.register_function('double', function(keys, args) return args[1] * 2 end)";
+    server.client().call(["FUNCTION", "LOAD", library]);
+    server.client().call(["FCALL", "double", "0", "2"]);
+    let run = span(&collector, "function", |_| true);
+    assert_eq!(attribute(&run, "db.stored_procedure.name"), "double");
     wait_until("the log has the script's line", || line().is_some());
     let line = line().expect("it was there");
     assert_eq!(line["trace_id"], json!("0af7651916cd43dd8448eb211c80319c"));
@@ -285,6 +292,8 @@ fn a_script_may_be_traced_always() {
     let request = span(&collector, "EVAL", |_| true);
     let run = span(&collector, "script", |span| span.parent_span_id == request.span_id);
     assert_eq!(attribute(&run, "moonshard.script.flags"), "trace");
+    let sha = attribute(&run, "moonshard.script.sha");
+    assert_eq!((sha.len(), attribute(&run, "db.stored_procedure.name")), (40, sha));
     assert_eq!(parts(&collector, &run).get("GET"), Some(&1));
     // Unless whoever asks has said that it is not.
     client.call(["CLIENT", "TRACEPARENT", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"]);
