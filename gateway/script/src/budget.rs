@@ -7,6 +7,9 @@ use std::time::Duration;
 pub struct Budget {
     /// Units of work: one per WebAssembly instruction, one per byte of bulk copies, and what host calls charge.
     pub fuel: u64,
+    /// The same for compiling the script first: it does not depend on what the run may use, as that one may find the script
+    /// compiled.
+    pub compile_fuel: u64,
     /// Wall-clock time.
     pub time: Duration,
     /// Bytes of linear memory.

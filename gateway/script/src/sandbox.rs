@@ -257,10 +257,9 @@ impl<H: Host> Sandbox<H> {
     /// Begins the compilation of a script, which has fuel of its own: whether a script may run must not depend on whether
     /// another run has compiled it.
     pub fn begin_compilation(&mut self, budget: &Budget) -> wasmtime::Result<()> {
-        let fuel = budget.fuel.max(COMPILE_FUEL);
-        self.store.set_fuel(fuel)?;
+        self.store.set_fuel(budget.compile_fuel)?;
         let state = self.store.data_mut();
-        (state.fuel_limit, state.compiles) = (fuel, true);
+        (state.fuel_limit, state.compiles) = (budget.compile_fuel, true);
         Ok(())
     }
 
@@ -342,8 +341,6 @@ impl<H: Host> Sandbox<H> {
     }
 }
 
-/// What every script may use to be compiled: a text of some 30 KB.
-pub(crate) const COMPILE_FUEL: u64 = 4_000_000;
 /// Bytes of an image that are copied for nothing: those of ordinary scripts are smaller.
 pub(crate) const FREE_IMAGE_BYTES: usize = 256 << 10;
 /// Bytes of an image that cost a unit of fuel. Measured: copying a page into new memory takes about a microsecond, in

@@ -40,6 +40,7 @@ impl Acl {
         let bytes = granted(options.memory_bytes, bytes, "memory", most, setting, Limit::ScriptMemory)?;
         Ok(Budget {
             fuel,
+            compile_fuel: usual.fuel.max(fuel).min(limits.get(Limit::FuelPerSecond).unwrap_or(u64::MAX)),
             time: Duration::from_millis(millis),
             memory_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             ..usual

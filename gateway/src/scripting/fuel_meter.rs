@@ -30,7 +30,8 @@ impl FuelMeter {
     pub fn of(account: &Arc<Account>, budget: &Budget, pace: Option<Pace>) -> Option<FuelMeter> {
         let account = account.clone();
         let per_second = account.user().limits().get(Limit::FuelPerSecond)?;
-        let Budget { slice_fuel, fuel: most, .. } = *budget;
+        let Budget { slice_fuel, fuel, compile_fuel, .. } = *budget;
+        let most = fuel.max(compile_fuel);
         Some(FuelMeter { account, per_second, slice_fuel, pace, begun: 0, most, used: None })
     }
 

@@ -212,6 +212,7 @@ impl Config {
     pub fn budget(&self) -> Budget {
         Budget {
             fuel: self.script_fuel.get(),
+            compile_fuel: self.script_fuel.get(),
             time: Duration::from_millis(self.script_timeout_ms.get()),
             memory_bytes: self.script_memory.get_usize(),
             reply_bytes: self.script_reply_max.get_usize(),

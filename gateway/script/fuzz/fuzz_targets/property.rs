@@ -13,6 +13,7 @@ use script::{
 /// Small, so that endless scripts end soon. Time is ample: it would make results depend on the machine.
 const BUDGET: Budget = Budget {
     fuel: 2_000_000,
+    compile_fuel: 2_000_000,
     time: Duration::from_secs(3600),
     memory_bytes: 2 << 20,
     reply_bytes: 1 << 20,

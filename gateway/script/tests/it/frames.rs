@@ -34,6 +34,7 @@ impl Host for Recorder {
 
 const BUDGET: Budget = Budget {
     fuel: 1 << 32,
+    compile_fuel: 1 << 32,
     time: Duration::from_secs(600),
     memory_bytes: 16 << 20,
     reply_bytes: 1 << 20,

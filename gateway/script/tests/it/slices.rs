@@ -33,6 +33,7 @@ impl Host for Paced {
 async fn slices(runtime: &Runtime<Paced>, source: &str, slice_fuel: u64, wanted: Option<u64>) -> usize {
     let budget = Budget {
         fuel: 1 << 32,
+        compile_fuel: 1 << 32,
         time: Duration::from_secs(600),
         memory_bytes: 16 << 20,
         reply_bytes: 1 << 20,

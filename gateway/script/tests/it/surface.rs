@@ -57,6 +57,7 @@ async fn tree(function: bool) -> String {
     let runtime = Runtime::new(config).await.unwrap();
     let budget = Budget {
         fuel: 1 << 32,
+        compile_fuel: 1 << 32,
         time: Duration::from_secs(60),
         memory_bytes: 16 << 20,
         reply_bytes: 1 << 20,
