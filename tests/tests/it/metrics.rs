@@ -55,7 +55,7 @@ fn calls_are_counted_by_how_they_end() {
     assert_eq!(value(&text, r#"moonshard_command_duration_seconds_count{command="get"}"#), 2.0);
     assert_eq!(value(&text, r#"moonshard_script_runs_total{outcome="error"}"#), 1.0);
 
-    for script in ["#!lua name=limiter\nreturn redis.call('GET', 'b')", "#!lua name=limiter\nreturn 2"] {
+    for script in ["#!lua name=limiter\nreturn redis.call('TTL', 'b')", "#!lua name=limiter\nreturn 2"] {
         client.eval(script, &["b"], &[]);
     }
     client
@@ -205,6 +205,7 @@ fn every_metric_of_the_table_is_told_by_somebody() {
     for server in [&whole, &gateway] {
         server.client().run("SET a 1");
         server.client().run("NOSUCH");
+        server.client().eval("#!lua name=named\nreturn 1", &[], &[]);
     }
     let http = format!("127.0.0.1:{}", fixed_port());
     let mut replicated = Member::store(Some("sync"), &["--http", &http]);
