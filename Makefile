@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build dist install package proto test check doctests style bench bench-heavy fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space fuel-sweep simulation bench-nodes chart-apply fmt lint clean preflight zig console docs reference
+.PHONY: help run cluster build dist install package proto test check doctests style bench bench-heavy fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space fuel-sweep simulation bench-nodes chart-apply fmt lint clean preflight parts crates zig console docs reference
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -34,11 +34,11 @@ run: build ## Build and serve on 127.0.0.1:6379 (ARGS="--help" shows the options
 cluster: build ## Run 3 store nodes with 3 replicas and 2 gateways on this machine, data in ./data-cluster
 	@exec deploy/cluster.sh $(abspath $(TARGET))/release/moonshard
 
-build: zig console docs ## Build target/release/moonshard in a few minutes
+build: parts ## Build target/release/moonshard in a few minutes
 	cargo build --locked --release --package gateway
 	@$(TARGET)/release/moonshard precompile >/dev/null
 
-dist: zig console docs ## Build target/dist/moonshard, the shipped binary: less CPU per script, longer to build
+dist: parts ## Build target/dist/moonshard, the shipped binary: less CPU per script, longer to build
 	cargo build --locked --profile dist --package gateway
 	@$(TARGET)/dist/moonshard precompile >/dev/null
 
@@ -79,6 +79,13 @@ doctests:
 # Reports what is missing before anything is fetched or compiled.
 preflight:
 	@PYTHON=$(PYTHON) deploy/packaging/preflight.sh
+
+# What the server contains, and the sources of the crates: fetched and built side by side, as most of it is waiting.
+parts: preflight
+	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target zig console docs crates
+
+crates:
+	@cargo fetch --locked --quiet
 
 # The web console is built before the server, which contains it.
 console: preflight $(SITE)
