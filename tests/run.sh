@@ -31,7 +31,8 @@ most_seconds=2700
 begin() { # NAME COMMAND...
     local name=$1
     shift
-    (set -e; SECONDS=0; "$@"; echo "$SECONDS" >"$logs/$name.seconds"; times >"$logs/$name.times") >"$logs/$name.log" 2>&1 </dev/null &
+    # The one that takes longest waits for nobody.
+    (set -e; SECONDS=0; [[ $name == it ]] || renice -n 3 "$BASHPID" >/dev/null; "$@"; echo "$SECONDS" >"$logs/$name.seconds"; times >"$logs/$name.times") >"$logs/$name.log" 2>&1 </dev/null &
     parts[$!]=$name
 }
 # Lines about tests that passed, of Rust and of Node.js.

@@ -29,14 +29,22 @@ async function make(): Promise<Compile> {
   return lua.global.get("complaint");
 }
 
-const compile = make();
+let compile: Promise<Compile> | undefined;
+
+async function complaintOf(script: string): Promise<string | null> {
+  compile ??= make();
+  try {
+    // The first line of a script may be about flags.
+    const complaint = (await compile)(script.replace(/^#/, "--"));
+    return complaint && !NEWER.test(complaint) ? complaint : null;
+  } catch {
+    // The server was lost before Lua had arrived: it is fetched again for the next script.
+    compile = undefined;
+    return null;
+  }
+}
 
 addEventListener("message", async ({ data }: MessageEvent<Question>) => {
-  // The first line of a script may be about flags.
-  const complaint = (await compile)(data.script.replace(/^#/, "--"));
-  const answer: Answer = {
-    number: data.number,
-    complaint: complaint && !NEWER.test(complaint) ? complaint : null,
-  };
+  const answer: Answer = { number: data.number, complaint: await complaintOf(data.script) };
   postMessage(answer);
 });
