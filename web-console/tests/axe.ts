@@ -18,7 +18,9 @@ export const VIEWS = (["light", "dark"] as const).flatMap((colorScheme) =>
 /** Finds nothing on the page as it is. The page's policy would not let axe in: it has to be bypassed. */
 export async function check(page: Page, place: string): Promise<void> {
   await page.evaluate(axe);
-  const { violations } = await page.evaluate(() => (globalThis as unknown as { axe: Axe }).axe.run());
+  const look = () => page.evaluate(() => (globalThis as unknown as { axe: Axe }).axe.run());
+  // It fails itself if an element leaves the page meanwhile.
+  const { violations } = await look().catch(look).catch(look);
   const told = violations.map(
     ({ id, impact, nodes }) => `${impact} ${id}: ${nodes.map((node) => node.html.slice(0, 150))}`,
   );
