@@ -33,7 +33,7 @@ const BATCH_REQUESTS: usize = 1000;
 const BATCH_BYTES: usize = 1 << 20;
 /// A server that takes and sends nothing for so long is given up.
 const STALLED: Duration = Duration::from_secs(60);
-/// How often a terminal is told how far it is.
+/// Time between two lines of progress on a terminal.
 const REPORT: Duration = Duration::from_millis(200);
 
 /// Does it; returns what the process exits with.
@@ -291,7 +291,7 @@ impl Progress {
             Some(total) => format!("{done} of {total} keys, {} %", done * 100 / total.max(1)),
             None => format!("{done} keys"),
         };
-        // Nobody misses it where it cannot be written.
+        // Progress is not worth an error where it cannot be written.
         let _ = write!(stderr(), "\r\x1b[K{line}");
     }
 

@@ -99,7 +99,7 @@ impl LargeCalls {
     }
 
     /// What is to be sent next: a part, with nothing behind it, or a call whose other parts were sent, with what is to be
-    /// added anew. All have their turns.
+    /// added again. The calls take turns.
     pub fn next(&mut self) -> Option<(Vec<Request>, Vec<Request>)> {
         let mut large = self.0.pop_front()?;
         if let Some(part) = large.next_part() {
@@ -111,7 +111,7 @@ impl LargeCalls {
         Some((large.into_requests().collect(), behind))
     }
 
-    /// A call that nobody wants any more is not sent. What was behind it, to be added anew.
+    /// Takes out a cancelled call. Returns what was behind the call, to be added again.
     pub fn cancel(&mut self, id: u64) -> Vec<Request> {
         if let Some(at) = self.0.iter().position(|large| large.id == id) {
             return self.0.remove(at).map(|large| large.behind).unwrap_or_default();

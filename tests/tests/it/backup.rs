@@ -328,7 +328,7 @@ fn fields_of_hashes_keep_their_times() {
     let Held::Hash(hash) = &found[&(0, b"hash".to_vec())].value else { panic!("{found:?}") };
     assert_eq!(hash.expiry(b"f").map(NonZeroU64::get), Some(5_102_444_800_123));
     assert_eq!(hash.expiry(b"g"), None);
-    // In the form of whoever is to read it.
+    // In the form of the server that is to read the payload.
     let dir = TempDir::made("backup-version");
     for (version, start) in [("10", &b"REDIS0010"[..]), ("12", b"REDIS0012"), ("80", b"VALKEY080")] {
         let file = dir.child(version);

@@ -66,7 +66,7 @@ fn calls_stay_behind_the_large_ones_of_their_client() {
     for wanted in [&LEN.to_string(), "1"] {
         assert_eq!(notation::reply(&client.read()), wanted);
     }
-    // Nobody reads the replies of the calls in between.
+    // The replies of the calls in between are not read.
     let script = "#!lua flags=disable-atomicity\n\
         redis.call('SET', KEYS[1], ARGV[1]) redis.call('APPEND', KEYS[1], 'y') redis.call('APPEND', KEYS[1], 'z')
         return redis.call('GETRANGE', KEYS[1], -3, -1)";

@@ -58,7 +58,7 @@ pub async fn compress(response: Response, is_accepted: bool) -> Response {
     Response::from_parts(head, Body::from(body))
 }
 
-/// Whether it is text that nobody has compressed yet.
+/// Whether the body is text that is not compressed yet.
 fn is_plain_text(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let is_text = kind.starts_with("text/") || kind.starts_with("application/json") || kind.contains("+json");

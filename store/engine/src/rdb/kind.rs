@@ -39,7 +39,7 @@ pub const HASH_METADATA: u8 = 24;
 pub const HASH_LISTPACK_EX: u8 = 25;
 /// With what idempotent producers have sent, since Redis 8.6.
 pub const STREAM_LISTPACKS_4: u8 = 26;
-/// With pending entries that nobody has, since Redis 8.8.
+/// With pending entries that have no consumer, since Redis 8.8.
 pub const STREAM_LISTPACKS_5: u8 = 27;
 pub const ARRAY: u8 = 28;
 /// Hashes that share the names of their fields, since Redis 8.10: with these names, or with the number of a template.

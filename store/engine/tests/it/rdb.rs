@@ -190,7 +190,7 @@ fn what_new_versions_write_is_read() {
             (None, Value::Stream(stream)) => assert_eq!((stream.len(), stream.groups().len()), (0, 1)),
             other => panic!("{other:?}"),
         }
-        // Every start of it lacks something, and nobody else writes it.
+        // Every start of the file lacks something, and no other test writes the file.
         assert!((0..body.len()).all(|len| rdb::load(of_redis(&body[..len])).is_err()));
         assert!(rdb::load(Payload { body, dialect: Dialect::Valkey }).is_err());
     }
