@@ -235,7 +235,7 @@ impl Replica {
         if self.raw.raft.prs().get(message.from).is_some() {
             self.heard.insert(message.from, self.ticks);
         }
-        if message.msg_type == MessageType::MsgSnapshot {
+        if message.msg_type == MessageType::MsgSnapshot && self.lacks_entry_of(&message) {
             if message.term >= self.raw.raft.term {
                 self.awaits_copy = Some(message);
                 self.take_copy()?;
@@ -253,6 +253,10 @@ impl Replica {
             return Err(ConsensusError::LogLost { last, acknowledged: message.commit });
         }
         let done = self.raw.step(message);
+        // Another leader may have had the entries.
+        if self.awaits_copy.as_ref().is_some_and(|message| !self.lacks_entry_of(message)) {
+            self.awaits_copy = None;
+        }
         self.draw();
         match done {
             // It answers something that this replica does not ask any more.
@@ -363,6 +367,14 @@ impl Replica {
     /// Whether this replica lacks entries that the leader does not have any more: it needs a copy of the data.
     pub fn awaits_copy(&self) -> bool {
         self.awaits_copy.is_some()
+    }
+
+    /// Whether this replica needs a copy to have the entry up to which the leader has dropped its log. The leader may have asked before it
+    /// heard that a former copy was taken.
+    fn lacks_entry_of(&self, message: &Message) -> bool {
+        let before = message.get_snapshot().get_metadata();
+        let log = &self.raw.raft.raft_log;
+        before.index >= log.committed && !log.match_term(before.index, before.term)
     }
 
     /// The data was copied, with all entries up to this one; as of it the members are these. The data is durable.
@@ -550,7 +562,8 @@ mod tests {
     fn a_copy_that_the_raft_implementation_would_panic_at_is_refused() {
         let (mut replica, _) =
             Replica::open(&Settings::new(1, &[], 1, 0), Saved::default()).expect("a new one");
-        replica.step(&message(MessageType::MsgSnapshot, |_| ()), 0).expect("a message");
+        let asks = asks_for_copy(7);
+        replica.step(&asks, 0).expect("a message");
         assert!(replica.awaits_copy());
         let position = Position { index: 9, term: 5 };
         let members = Members { learners: vec![1], ..Members::of_voters(&[2]) };
@@ -562,6 +575,35 @@ mod tests {
         let round = replica.round().expect("it works").expect("the log begins anew");
         assert!(round.must_flush && !replica.awaits_copy());
         assert_eq!((replica.log().before(), replica.log().members()), (position, members));
+        replica.step(&asks, 0).expect("a message");
+        assert!(!replica.awaits_copy(), "the leader asked before it heard of the copy");
+        replica.step(&asks_for_copy(9), 0).expect("a message");
+        assert!(!replica.awaits_copy(), "the copy ends with this entry");
+        replica.step(&asks_for_copy(10), 0).expect("a message");
+        assert!(replica.awaits_copy(), "this entry came later");
+    }
+
+    #[test]
+    fn entries_of_another_leader_make_a_copy_needless() {
+        let (mut replica, _) = Replica::open(&settings(1, 0), Saved::default()).expect("a new one");
+        replica.step(&asks_for_copy(2), 0).expect("a message");
+        assert!(replica.awaits_copy());
+        let position = replica.log().last();
+        let append = message(MessageType::MsgAppend, |message| {
+            (message.index, message.log_term, message.commit) = (position.index, position.term, 2);
+            let mut entry = parts::entry_of(Bytes::new(), 0);
+            (entry.index, entry.term) = (2, 5);
+            message.entries = vec![entry].into();
+        });
+        replica.step(&append, 0).expect("a message");
+        assert!(!replica.awaits_copy());
+    }
+
+    /// A leader asks the replica to get a copy with this entry.
+    fn asks_for_copy(index: u64) -> Vec<u8> {
+        let members = Members { learners: vec![1], ..Members::of_voters(&[2]) };
+        let snapshot = snapshot_of(Position { index, term: 5 }, &members);
+        message(MessageType::MsgSnapshot, |message| message.set_snapshot(snapshot))
     }
 
     #[test]

@@ -197,6 +197,9 @@ impl Group {
             }
             // An error: it has not stopped meanwhile.
             let _ = timeout(AGAIN, self.stop.wait_for(|stop| *stop)).await;
+            if !state.borrow().awaits_copy {
+                return;
+            }
         }
     }
 
