@@ -87,7 +87,10 @@ mod tests {
             bench.run(&format!("RPUSH list {at}"));
             bench.run(&format!("SADD set {at}"));
             bench.run(&format!("GEOADD places 1 1 {at}"));
+            bench.run("XADD stream * field value");
         }
+        bench.run("XGROUP CREATE stream group 0");
+        bench.run("XREADGROUP GROUP group consumer STREAMS stream >");
         let text = "x".repeat(BYTES);
         for (call, least) in [
             ("BITCOUNT zeros", bytes),
@@ -109,6 +112,8 @@ mod tests {
             ("LINSERT list BEFORE none x", elements),
             ("SORT set BY none* LIMIT 0 1", elements),
             ("GEOSEARCH places FROMLONLAT 1 1 BYRADIUS 1 m COUNT 1 ASC", elements),
+            // Entries, and those that the group and the consumer have not acknowledged.
+            ("XINFO STREAM stream FULL COUNT 0", 3 * elements),
         ] {
             bench.run(call);
             let steps = bench.work.steps();

@@ -6,6 +6,7 @@ use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, KeyPart, Routing};
 use crate::value::Stream;
 use crate::value::stream::{Group, Id, Meta};
+use crate::work::Work;
 use crate::{Args, Ctx, Reply, reply};
 
 /// The rows of this chapter.
@@ -141,6 +142,7 @@ fn consumers(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 fn stream(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
+    let work = ctx.work;
     show(ctx, args, |stream, out| {
         let full = match args.rest(3) {
             [] => None,
@@ -159,7 +161,7 @@ fn stream(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         out.bulk(b"radix-tree-keys");
         out.count(stream.node_count());
         out.bulk(b"radix-tree-nodes");
-        let ids: Vec<[u8; 16]> = stream.nodes().map(|(own, _)| own.to_bytes()).collect();
+        let ids: Vec<[u8; 16]> = work.over(stream.nodes()).map(|(own, _)| own.to_bytes()).collect();
         out.count(radix_nodes(&ids, 0));
         out.bulk(b"last-generated-id");
         write_id(out, last_id);
@@ -170,7 +172,7 @@ fn stream(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         out.bulk(b"recorded-first-entry-id");
         write_id(out, stream.first_id());
         match full {
-            Some(count) => write_full(out, stream, count),
+            Some(count) => write_full(out, stream, count, work),
             None => {
                 out.bulk(b"groups");
                 out.count(stream.groups().len());
@@ -191,10 +193,10 @@ fn stream(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
 }
 
 /// Entries, groups and consumers, `count` of what there may be many of, or all if that is 0.
-fn write_full(out: &mut Reply, stream: &Stream, count: usize) {
+fn write_full(out: &mut Reply, stream: &Stream, count: usize, work: &Work) {
     let most = if count == 0 { usize::MAX } else { count };
     out.bulk(b"entries");
-    write_entries(out, stream.range(Id::MIN, Id::MAX), count);
+    write_entries(out, work.over(stream.range(Id::MIN, Id::MAX)), count);
     out.bulk(b"groups");
     out.array(stream.groups().len());
     for (name, group) in stream.groups() {
@@ -208,7 +210,7 @@ fn write_full(out: &mut Reply, stream: &Stream, count: usize) {
         out.count(group.pending_len());
         out.bulk(b"pending");
         out.array(group.pending_len().min(most));
-        for (id, pending) in group.pending(Id::MIN).take(most) {
+        for (id, pending) in work.over(group.pending(Id::MIN).take(most)) {
             out.array(4);
             write_id(out, id);
             out.bulk(pending.consumer());
@@ -217,7 +219,7 @@ fn write_full(out: &mut Reply, stream: &Stream, count: usize) {
         }
         out.bulk(b"consumers");
         out.array(group.consumers().len());
-        for (name, consumer) in group.consumers() {
+        for (name, consumer) in work.over(group.consumers()) {
             out.map(4);
             out.bulk(b"name");
             out.bulk(name);
@@ -227,7 +229,7 @@ fn write_full(out: &mut Reply, stream: &Stream, count: usize) {
             out.count(consumer.pending_len());
             out.bulk(b"pending");
             out.array(consumer.pending_len().min(most));
-            for id in consumer.pending(Id::MIN).take(most) {
+            for id in work.over(consumer.pending(Id::MIN).take(most)) {
                 out.array(3);
                 write_id(out, id);
                 let pending = group.pending_of(id);
