@@ -274,7 +274,7 @@ fn a_flood_of_scripts_leaves_memory_flat(on: Topology) {
         })
         .collect();
     let mut resident = Vec::new();
-    for batch in 0..20 {
+    for batch in 0..10 {
         let bodies = (batch * 500..(batch + 1) * 500)
             .map(|number| format!("local names = {{{}}} return {number}", "'a name', ".repeat(50)));
         let requests: Vec<Vec<Vec<u8>>> =
@@ -284,10 +284,10 @@ fn a_flood_of_scripts_leaves_memory_flat(on: Topology) {
         }
         resident.push(server.resident_bytes());
     }
-    let (early, late) = (resident[3], resident[19]);
+    let (early, late) = (resident[3], resident[9]);
     assert!(late < early + SLACK, "memory after each 500 scripts: {resident:?}");
     assert!(server.info("number_of_cached_scripts") <= 1000 + 20);
-    assert!(server.info("evicted_scripts") >= 9000);
+    assert!(server.info("evicted_scripts") >= 4000);
     for (number, sha) in &loaded {
         assert_eq!(client.call(["EVALSHA", sha, "0"]), Value::Integer(*number), "a loaded script is gone");
     }
