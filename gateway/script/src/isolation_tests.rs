@@ -160,22 +160,23 @@ fn config(instances: Instances) -> RuntimeConfig {
     RuntimeConfig { instances, concurrency: 4, max_memory_bytes: 16 << 20 }
 }
 
+const INPUT: RunInput<'static> = RunInput {
+    name: "f",
+    keys: &[b"k1", b"k2"],
+    args: &[b"a"],
+    clock_seconds: 1.5,
+    seed: 7,
+    function: false,
+    frames: false,
+};
+
 fn input() -> Vec<u8> {
-    input_with(false)
+    INPUT.encode()
 }
 
 /// The same of a run that is described, or is not.
 fn input_with(frames: bool) -> Vec<u8> {
-    let input = RunInput {
-        name: "f",
-        keys: &[b"k1", b"k2"],
-        args: &[b"a"],
-        clock_seconds: 1.5,
-        seed: 7,
-        function: false,
-        frames,
-    };
-    input.encode()
+    RunInput { frames, ..INPUT }.encode()
 }
 
 /// What memory and globals must be: those of an instance that did nothing but start, and was never rewound.
@@ -391,16 +392,7 @@ fn library(body: &str) -> String {
 }
 
 fn call_of(function: &str) -> Vec<u8> {
-    let input = RunInput {
-        name: function,
-        keys: &[b"k1", b"k2"],
-        args: &[b"a"],
-        clock_seconds: 1.5,
-        seed: 7,
-        function: true,
-        frames: false,
-    };
-    input.encode()
+    RunInput { name: function, function: true, ..INPUT }.encode()
 }
 
 /// However a function ends, the next call finds the library as it was when it was loaded, and scripts find no library.
@@ -551,16 +543,7 @@ async fn every_global_that_can_change_is_put_back() {
 async fn images_are_small_and_paid_for() {
     let lab = Lab::new(Instances::Rewind).await;
     let budget = Budget { memory_bytes: 256 << 20, ..BUDGET };
-    let input = RunInput {
-        name: "f",
-        keys: &[],
-        args: &[],
-        clock_seconds: 0.0,
-        seed: 1,
-        function: false,
-        frames: false,
-    };
-    let input = input.encode();
+    let input = input();
     let footprint = Arc::new(Footprint::default());
     let script_of = |statement: &str, bytes: usize| {
         let body = statement.repeat(bytes / statement.len());
@@ -607,16 +590,7 @@ async fn images_are_small_and_paid_for() {
 #[tokio::test]
 async fn the_fuel_of_a_run_does_not_depend_on_who_compiled_it() {
     let lab = Lab::new(Instances::Rewind).await;
-    let input = RunInput {
-        name: "f",
-        keys: &[],
-        args: &[],
-        clock_seconds: 0.0,
-        seed: 1,
-        function: false,
-        frames: false,
-    };
-    let input = input.encode();
+    let input = input();
     let source = format!("{} return 1", "local function f() return 7 end ".repeat(40));
     let fresh = || Script::new(source.as_bytes());
     let (_, _, usage) = lab.runtime.run(&fresh(), &input, &BUDGET, TestHost).await;
