@@ -9,7 +9,18 @@ pub mod reference;
 pub mod script;
 pub mod topology;
 
+use std::io::{self, Write as _};
+
 use tokio::runtime::{Builder, Runtime};
+
+/// Writes to standard output. A reader that has read enough, as `head` has, is no error.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
 
 /// What a tool that asks others runs on. If there is none, it is said why.
 fn runtime() -> Option<Runtime> {

@@ -40,10 +40,7 @@ pub fn run() -> ExitCode {
         |path| std::fs::read_to_string(path),
     );
     match action {
-        Ok(Action::Print(text)) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
+        Ok(Action::Print(text)) => printed(&text),
         Ok(Action::Manual { directory }) => match cli::write_manual(&directory) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -53,8 +50,7 @@ pub fn run() -> ExitCode {
         },
         Ok(Action::Precompile { directory }) => match ::script::precompile(directory.as_deref()) {
             Ok(files) => {
-                files.iter().for_each(|file| println!("{}", file.display()));
-                ExitCode::SUCCESS
+                printed(&files.iter().map(|file| format!("{}\n", file.display())).collect::<String>())
             }
             Err(error) => {
                 eprintln!("moonshard: cannot write the compiled sandbox: {error:#}");
@@ -72,6 +68,17 @@ pub fn run() -> ExitCode {
         Err(error) => {
             eprintln!("{error}");
             ExitCode::from(UsageError::EXIT_CODE)
+        }
+    }
+}
+
+/// Prints what was asked for.
+fn printed(text: &str) -> ExitCode {
+    match admin::print(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("moonshard: cannot write to standard output: {error}");
+            ExitCode::FAILURE
         }
     }
 }

@@ -126,8 +126,8 @@ fn verdict(dir: &Path, problems: usize) -> Result<(), ToolError> {
 }
 
 pub(super) fn say(text: &str) -> Result<(), ToolError> {
-    let said = io::stdout().write_all(text.as_bytes());
-    said.map_err(|error| ToolError::NotDone(format!("cannot write to standard output: {error}")))
+    super::print(text)
+        .map_err(|error| ToolError::NotDone(format!("cannot write to standard output: {error}")))
 }
 
 pub(super) fn now_ms() -> u64 {

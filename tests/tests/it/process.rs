@@ -48,6 +48,18 @@ fn the_ready_line_names_every_address() {
 }
 
 #[test]
+fn a_reader_that_has_read_enough_is_no_failure() {
+    for line in ["--help", "config", "completions bash", "script definitions lua"] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let words: Vec<&str> = line.split(' ').collect();
+        let output = command(&words).stdout(writer).stderr(Stdio::piped()).output().expect("it runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && errors.is_empty(), "{line}: {errors}");
+    }
+}
+
+#[test]
 fn a_service_manager_hears_of_the_start_and_the_end() {
     let directory = TempDir::made("notify");
     let path = directory.path().join("socket");

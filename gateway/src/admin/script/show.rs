@@ -1,7 +1,7 @@
 //! Values as text: as redis-cli shows them to people, or as JSON.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 
 use resp::Value;
 use store_engine::number;
@@ -11,8 +11,8 @@ use crate::net::http::json::{Shape, Shown};
 
 /// Writes to standard output.
 pub fn print(text: &str) -> Result<(), ToolError> {
-    let written = std::io::stdout().write_all(text.as_bytes());
-    written.map_err(|error| ToolError::new(format_args!("cannot write to standard output: {error}")))
+    crate::admin::print(text)
+        .map_err(|error| ToolError::new(format_args!("cannot write to standard output: {error}")))
 }
 
 /// Whether standard output is a terminal that may have colours, see <https://no-color.org>.
