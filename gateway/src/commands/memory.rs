@@ -152,7 +152,7 @@ fn doctor(server: &Server, _: &mut Session, _: Args<'_>, out: &mut Reply) -> Res
         ));
     }
     let text = match findings.is_empty() {
-        true => format!("No problems found: {} keys use {} MB.", mb(total), account.keys),
+        true => format!("No problems found: {} keys use {} MB.", account.keys, mb(total)),
         false => findings.join("\n"),
     };
     out.verbatim("txt", text.as_bytes());

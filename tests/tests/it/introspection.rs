@@ -195,3 +195,12 @@ fn nothing_expires_while_clients_are_paused() {
     wait_until("it is removed", || say(&mut client, "DBSIZE") == "0");
     assert_eq!(server.info("expired_keys"), expired + 1);
 }
+
+#[test]
+fn the_doctor_of_memory_counts_keys() {
+    let server = TestServer::start(&[]);
+    let mut client = server.client();
+    say(&mut client, "MSET a 1 b 2 c 3");
+    let said = say(&mut client, "MEMORY DOCTOR");
+    assert!(said.contains("No problems found: 3 keys use 0 MB."), "{said}");
+}
