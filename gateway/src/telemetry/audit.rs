@@ -28,6 +28,7 @@ pub const LOOK: &[&str] = &[
     "latency|histogram",
     "latency|history",
     "latency|latest",
+    "module|list",
     "pfdebug",
     "pfselftest",
     "replconf",
@@ -237,6 +238,9 @@ mod tests {
             let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
             assert_eq!(looks(Args::new(&items)), wanted, "{line}");
         }
+        let commands = ["module|list", "module|load"].map(|name| (name.to_owned(), true));
+        let audit = Audit::new(Arc::new(Config::defaults()), commands.into_iter());
+        assert_eq!([0, 1].map(|number| audit.concerns(number)), [false, true]);
     }
 
     #[test]
