@@ -34,7 +34,7 @@ pub use choice::{
 pub use errors::SettingError;
 pub use kind::ParameterKind;
 pub use kind::bytes as parse_bytes;
-pub use load::{Sources, load};
+pub use load::{Sources, load, unknown_variables};
 pub use parameter::SCRIPT_FLAGS;
 pub use schema::schema;
 pub use table::{OF_DATA, PARAMETERS, reference};

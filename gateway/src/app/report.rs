@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use tracing::{info, warn};
 
-use crate::config::{Choice, Config};
+use crate::config::{self, Choice, Config};
 use crate::process::version;
 use crate::server::Server;
 use crate::telemetry::counters::Listener;
@@ -31,6 +31,7 @@ pub fn of_server(server: &Server, listeners: &Listeners) {
         );
     }
     warn_if_open(server, listeners);
+    warn_of_unknown_variables();
     warn_if_memory_is_not_overcommitted();
 }
 
@@ -38,7 +39,10 @@ pub fn of_server(server: &Server, listeners: &Listeners) {
 pub fn of_store(config: &Config, bound: SocketAddr) {
     info!("moonshard {}, process {}, a store node", version::full(), std::process::id());
     info!("data: {}", kept(config));
-    info!("listener: store protocol {bound}");
+    info!("limits: {}", memory(config));
+    let http = config.http.get().map_or(String::new(), |address| format!(", HTTP {address}"));
+    info!("listeners: store protocol {bound}{http}");
+    warn_of_unknown_variables();
     warn_if_memory_is_not_overcommitted();
 }
 
@@ -60,13 +64,17 @@ fn kept(config: &Config) -> String {
     }
 }
 
-fn limits(config: &Config) -> String {
-    let memory = match config.maxmemory.get() {
+fn memory(config: &Config) -> String {
+    match config.maxmemory.get() {
         0 => "no limit of memory".to_owned(),
         bytes => format!("maxmemory {bytes} bytes"),
-    };
+    }
+}
+
+fn limits(config: &Config) -> String {
     format!(
-        "{memory}, {} clients; a script has {} ms, {} bytes and {} units of fuel",
+        "{}, {} clients; a script has {} ms, {} bytes and {} units of fuel",
+        memory(config),
         config.maxclients.get(),
         config.script_timeout_ms.get(),
         config.script_memory.get(),
@@ -108,6 +116,14 @@ fn warn_if_open(server: &Server, listeners: &Listeners) {
             "no password is set and protected-mode is off: every machine that reaches this server has access to all \
              data"
         ),
+    }
+}
+
+/// Warns of variables that look like settings.
+fn warn_of_unknown_variables() {
+    let variables: Vec<_> = std::env::vars_os().map(|(name, _)| name).collect();
+    for variable in config::unknown_variables(&variables) {
+        warn!("environment variable {variable} has no effect: `moonshard config` lists all parameters");
     }
 }
 

@@ -38,6 +38,7 @@ pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
 
 async fn run(config: &Arc<Config>, accept_loss: bool) -> Result<(), StartError> {
     let beginning = begin(config)?;
+    report::of_store(config, beginning.bound);
     match config.data_dir.get().filter(|dir| process::is_founded(dir)) {
         Some(dir) => replicas::serve(config, dir, beginning).await,
         None => run_node(config, accept_loss, beginning).await,
@@ -68,7 +69,6 @@ async fn run_node(config: &Arc<Config>, accept_loss: bool, beginning: Beginning)
         return Err(SettingError::new("stores", "cannot be set on a store node").into());
     };
     config.apply_settings_of_data(&node);
-    report::of_store(config, bound);
     let spans = Spans::new(config.clone());
     let collector = telemetry::open(config, &format!("{:016x}", store::random()), &spans);
     let warning = |text: &str| warn!("{text}");

@@ -94,16 +94,11 @@ fn refuse_above_maximum(config: &Config) -> Result<(), ConfigError> {
 }
 
 /// Refuses environment variables that are a letter or two away from a parameter's.
-///
-/// Others that begin with `MOONSHARD_` are no mistake: Kubernetes sets some for every service of that name.
 fn refuse_misspelt(variables: &[OsString]) -> Result<(), ConfigError> {
-    for variable in variables.iter().filter_map(|variable| variable.to_str()) {
-        let Some(key) = variable.strip_prefix("MOONSHARD_") else { continue };
-        let key = key.to_ascii_lowercase().replace('_', "-");
+    for (variable, key) in unknown(variables) {
         let nearest = nearest(&key);
         let edits = distance(key.as_bytes(), nearest.as_bytes());
-        let is_of_kubernetes = key.contains("-service-") || key.contains("port-") || key.ends_with("-port");
-        if edits > 0 && edits <= 2 && edits * 4 <= key.len() && !is_of_kubernetes {
+        if edits <= 2 && edits * 4 <= key.len() {
             let meant = format!("MOONSHARD_{}", nearest.to_ascii_uppercase().replace('-', "_"));
             return Err(ConfigError(format!(
                 "environment variable {variable}: unknown, the nearest known one is {meant}"
@@ -111,6 +106,23 @@ fn refuse_misspelt(variables: &[OsString]) -> Result<(), ConfigError> {
         }
     }
     Ok(())
+}
+
+/// The names among `variables` that begin with `MOONSHARD_` and set nothing.
+pub fn unknown_variables(variables: &[OsString]) -> Vec<&str> {
+    unknown(variables).map(|(variable, _)| variable).collect()
+}
+
+/// Environment variables that are no parameter's, and what the name of their parameter would be. Those that Kubernetes
+/// sets for every service whose name begins so are left out.
+fn unknown(variables: &[OsString]) -> impl Iterator<Item = (&str, String)> {
+    variables.iter().filter_map(|variable| {
+        let variable = variable.to_str()?;
+        let key = variable.strip_prefix("MOONSHARD_")?.to_ascii_lowercase().replace('_', "-");
+        let is_known = key == "config" || PARAMETERS.iter().any(|row| row.name == key);
+        let is_of_kubernetes = key.contains("service-") || key.contains("port-") || key.ends_with("port");
+        (!is_known && !is_of_kubernetes).then_some((variable, key))
+    })
 }
 
 /// A text that was given for a parameter.
@@ -185,9 +197,13 @@ fn read(path: &Path, read_file: &dyn Fn(&Path) -> io::Result<String>) -> Result<
         let line = before.matches('\n').count() + 1;
         let of_redis = text.lines().nth(line - 1).and_then(setting_of_redis);
         let instead = of_redis.map_or(String::new(), |(key, value)| {
+            let example = match PARAMETERS.iter().any(|row| row.name == key) {
+                true => format!("{key} = {value:?}"),
+                false => "resp = \"127.0.0.1:6379\"".to_owned(),
+            };
             format!(
-                "; the file is in TOML, not in the format of redis.conf: write {key} = {value:?}, and only parameters \
-                 that moonshard config lists"
+                "; the file is in TOML, not in the format of redis.conf: write lines such as {example}, and only \
+                 parameters that moonshard config lists"
             )
         });
         ConfigError(format!("{name}: line {line}: {}{instead}", error.message().replace('\n', ", ")))
@@ -294,11 +310,14 @@ mod tests {
 
     #[test]
     fn variables_of_kubernetes_and_of_others_are_ignored() {
-        for variable in
-            ["MOONSHARD_PORT_6379_TCP", "MOONSHARD_STORES_SERVICE_HOST", "MOONSHARD_PORT", "MOONSHARD_ZIG"]
-        {
-            assert!(load_from(None, &[(variable, "tcp://10.0.0.1:6379")], &[]).is_ok(), "{variable}");
-        }
+        let of_kubernetes = ["PORT_6379_TCP", "STORES_SERVICE_HOST", "SERVICE_PORT", "PORT"];
+        let of_others = ["SCRIPT_TIMEOUT", "RESP_ADDR", "ZIG"];
+        let known = ["CONFIG", "SCRIPT_TIMEOUT_MS"];
+        let variables = [&of_kubernetes[..], &of_others, &known].concat();
+        let variables: Vec<OsString> =
+            variables.iter().map(|name| format!("MOONSHARD_{name}").into()).collect();
+        assert!(refuse_misspelt(&variables).is_ok());
+        assert_eq!(unknown_variables(&variables), of_others.map(|name| format!("MOONSHARD_{name}")));
     }
 
     #[test]
@@ -395,8 +414,8 @@ mod tests {
         moonshard.toml: unknown key "user": define users in the file that "aclfile" names, or with ACL SETUSER
         moonshard.toml: line 2: string values must be quoted, expected literal string
         moonshard.toml: line 2: duplicate key
-        moonshard.toml: line 3: key with no value, expected `=`; the file is in TOML, not in the format of redis.conf: write maxmemory = "1gb", and only parameters that moonshard config lists
-        moonshard.toml: line 1: key with no value, expected `=`; the file is in TOML, not in the format of redis.conf: write bind = "127.0.0.1 -::1", and only parameters that moonshard config lists
+        moonshard.toml: line 3: key with no value, expected `=`; the file is in TOML, not in the format of redis.conf: write lines such as maxmemory = "1gb", and only parameters that moonshard config lists
+        moonshard.toml: line 1: key with no value, expected `=`; the file is in TOML, not in the format of redis.conf: write lines such as resp = "127.0.0.1:6379", and only parameters that moonshard config lists
         cannot read config file /nowhere.toml: permission denied
         "#);
     }

@@ -135,6 +135,17 @@ fn the_log_of_a_start_says_what_runs_where() {
 }
 
 #[test]
+fn the_log_of_a_store_node_has_its_limits_and_listeners() {
+    let store = TestServer::store(&["--http", "127.0.0.1:0", "--maxmemory", "64mb"]);
+    for line in [
+        "info: limits: maxmemory 67108864 bytes".to_owned(),
+        format!("info: listeners: store protocol {}, HTTP 127.0.0.1:0", store.address()),
+    ] {
+        wait_until(&format!("the log has {line:?}"), || store.log().contains(&line));
+    }
+}
+
+#[test]
 fn a_server_without_a_password_beyond_loopback_warns() {
     let warning = "warning: no password is set";
     assert!(!TestServer::start(&[]).log().contains(warning));

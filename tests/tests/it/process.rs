@@ -60,6 +60,26 @@ fn a_reader_that_has_read_enough_is_no_failure() {
 }
 
 #[test]
+fn variables_that_set_nothing_are_logged() {
+    let mut child = command(&["--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off"])
+        .envs([("MOONSHARD_SCRIPT_TIMEOUT", "1"), ("MOONSHARD_PORT_6379_TCP", "tcp://10.0.0.1:6379")])
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the server starts");
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut String::new()).expect("it is ready");
+    child.kill().expect("it runs");
+    let output = child.wait_with_output().expect("a child");
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    let warnings: Vec<&str> = log.lines().filter(|line| line.contains("environment variable")).collect();
+    let [warning] = warnings[..] else { panic!("{log}") };
+    assert!(
+        warning.contains("warning: environment variable MOONSHARD_SCRIPT_TIMEOUT has no effect"),
+        "{log}"
+    );
+}
+
+#[test]
 fn a_service_manager_hears_of_the_start_and_the_end() {
     let directory = TempDir::made("notify");
     let path = directory.path().join("socket");

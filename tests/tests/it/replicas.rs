@@ -46,6 +46,8 @@ fn all_is_there_after_all_were_killed() {
         cluster.stores.iter_mut().for_each(Member::kill);
         cluster.stores.iter_mut().for_each(Member::start);
         goes_on(cluster);
+        let logs_its_start = |store: &Member| store.server().log().contains(", a store node\n");
+        wait_until("the log says what runs", || cluster.stores.iter().all(logs_its_start));
     });
     assert!(told.counts.len() == 4, "{:?}", told.counts);
 }
