@@ -234,11 +234,13 @@ fn tests_pass_and_fail() {
 #[test]
 fn runs_are_measured() {
     let server = TestServer::start(&[]);
-    let files = Files::new(&[("one.lua", "return redis.call('INCR', KEYS[1])")]);
+    let files = Files::new(&[("one.lua", "return redis.call('INCR', KEYS[1])"), ("wrong.lua", "return (")]);
     for place in [String::new(), format!(" --server {}", server.address())] {
         let text = files.printed(&format!("bench one.lua --keys n --seconds 1 --clients 2{place}"), 0);
         let names: Vec<&str> = text.lines().map(|line| line.split("  ").next().unwrap_or_default()).collect();
         assert_eq!(names, ["runs", "runs per second", "latency", "fuel per run"], "{text}");
+        let text = files.printed(&format!("bench wrong.lua{place}"), 1);
+        assert!(text.starts_with("(error) ERR Error compiling script"), "{text}");
     }
 }
 

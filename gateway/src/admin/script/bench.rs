@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use resp::Value;
 
 use super::error::ToolError;
-use super::show::{member, print};
+use super::show::{member, print, readable};
 use super::target::{Place, Target, request};
 use super::task::ScriptCall;
 use crate::scripts::cache::{sha_of, spelled};
@@ -23,7 +23,12 @@ pub async fn run(call: &ScriptCall, seconds: u32, clients: u32) -> Result<bool, 
     let script = call.text()?;
     let place = Place::open(call.server.as_ref()).await?;
     let mut first = place.connect().await?;
-    // The server knows the script from now on, and has compiled it.
+    let loaded = first.call(&[b"SCRIPT", b"LOAD", &script]).await?;
+    if matches!(loaded, Value::Error(_)) {
+        print(&readable(&loaded))?;
+        return Ok(false);
+    }
+    // The server has compiled the script from now on.
     for _ in 0..2 {
         first.eval(&script, &call.keys, &call.args).await?;
     }
