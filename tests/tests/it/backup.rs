@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU64;
 use std::process::{Command, Output};
@@ -561,6 +561,27 @@ fn the_tool_writes_a_whole_file_or_none() {
     }
     assert_eq!(backup(&["http://127.0.0.1:1", "-"]).0, Some(2));
     assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 1);
+}
+
+#[test]
+fn a_server_may_send_line_feeds_before_the_file() {
+    let server = TestServer::start(&[]);
+    let mut sync = Sync::begin(&server);
+    let file = sync.finish().expect("all of it");
+    // Redis sends them while it prepares the file.
+    let replies = [&b"+OK\r\n+OK\r\n+OK\r\n\n\n$EOF:"[..], &sync.mark, b"\r\n", &file, &sync.mark].concat();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            let (mut stream, _) = listener.accept().expect("a client");
+            stream.write_all(&replies).expect("the client reads");
+            stream
+        });
+        let (code, said, errors) = backup(&[&format!("redis://{address}"), "-"]);
+        assert!(code == Some(0) && said == String::from_utf8_lossy(&file), "{errors}");
+        serving.join().expect("no panic");
+    });
 }
 
 #[test]

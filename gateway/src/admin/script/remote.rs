@@ -113,7 +113,9 @@ impl Connection {
             if let Some(end) = self.received.windows(2).position(|pair| pair == b"\r\n") {
                 let mut line: Vec<u8> = self.received.drain(..end + 2).collect();
                 line.truncate(end);
-                return Ok(line);
+                // Redis sends line feeds while it prepares an RDB file.
+                let begin = line.iter().position(|byte| *byte != b'\n').unwrap_or(end);
+                return Ok(line.split_off(begin));
             }
             self.read_more().await?;
         }
