@@ -248,17 +248,17 @@ pub fn code_of(text: &str) -> &str {
     if is_code { word } else { "ERR" }
 }
 
-/// Commands that change what a connection is: here each request is a session of its own.
+/// Commands that change what a connection is, and what to do or to know instead: here each request is a session of its own.
 const OF_CONNECTIONS: &[(&str, &str)] = &[
-    ("multi", "a pipeline with \"atomic\": true"),
-    ("exec", "a pipeline with \"atomic\": true"),
-    ("discard", "a pipeline with \"atomic\": true"),
-    ("watch", "a script, which is atomic"),
-    ("unwatch", "a script, which is atomic"),
-    ("select", "the parameter db"),
-    ("hello", "no replacement: replies always use the types of RESP3"),
-    ("reset", "no replacement: each request has a session of its own"),
-    ("quit", "no replacement: each request has a session of its own"),
+    ("multi", "use instead: a pipeline with \"atomic\": true"),
+    ("exec", "use instead: a pipeline with \"atomic\": true"),
+    ("discard", "use instead: a pipeline with \"atomic\": true"),
+    ("watch", "use instead: a script, which is atomic"),
+    ("unwatch", "use instead: a script, which is atomic"),
+    ("select", "use instead: the parameter db"),
+    ("hello", "replies always use the types of RESP3"),
+    ("reset", "each request has a session of its own"),
+    ("quit", "each request has a session of its own"),
 ];
 
 /// Refuses a command without a name, or one that makes no sense without a connection of its own.
@@ -268,7 +268,7 @@ pub fn admit(name: Option<&[u8]>) -> Result<(), Failure> {
     match OF_CONNECTIONS.iter().find(is_named) {
         Some((known, instead)) => {
             let known = known.to_uppercase();
-            let text = format!("ERR {known} requires a persistent connection; use instead: {instead}");
+            let text = format!("ERR {known} requires a persistent connection; {instead}");
             Err(Failure::Reply(text.into_bytes()))
         }
         None => Ok(()),
@@ -309,5 +309,21 @@ mod tests {
         ] {
             assert_eq!(code_of(text), wanted);
         }
+    }
+
+    #[test]
+    fn commands_of_connections_are_refused_with_what_to_do_or_to_know() {
+        let text = |name: &[u8]| match admit(Some(name)) {
+            Err(Failure::Reply(text)) => String::from_utf8(text).expect("it is text"),
+            other => panic!("{:?}", other.is_ok()),
+        };
+        assert_eq!(
+            text(b"Select"),
+            "ERR SELECT requires a persistent connection; use instead: the parameter db"
+        );
+        assert_eq!(
+            text(b"hello"),
+            "ERR HELLO requires a persistent connection; replies always use the types of RESP3"
+        );
     }
 }

@@ -57,7 +57,10 @@ impl Reached {
             script::Limit::Reply => false,
         };
         let reached = Reached::of(acl, call.account.as_ref(), &call.budget, limit);
-        Reached { setting: if own { "the script's own options" } else { reached.setting }, ..reached }
+        Reached {
+            setting: if own { "the options of the script or of the request" } else { reached.setting },
+            ..reached
+        }
     }
 
     /// By the memory that rolling back this call would require.
