@@ -48,11 +48,9 @@ pub(crate) fn decode(bytes: &[u8], me: u64) -> Result<Message, ConsensusError> {
     if is_foreign {
         return Err(invalid("another replica may not send it"));
     }
-    let follow = message
-        .entries
-        .iter()
-        .zip(message.index + 1..)
-        .all(|(entry, index)| entry.index == index && entry.term <= message.term && entry.term > 0);
+    let follow = message.entries.iter().zip(1..).all(|(entry, at)| {
+        message.index.checked_add(at) == Some(entry.index) && entry.term <= message.term && entry.term > 0
+    });
     let ascend = message.entries.windows(2).all(|pair| pair[0].term <= pair[1].term);
     if !follow || !ascend || message.entries.first().is_some_and(|first| first.term < message.log_term) {
         return Err(invalid("its entries do not follow each other"));
@@ -82,6 +80,7 @@ mod tests {
         assert_eq!(refused(|_| ()), None);
         assert_eq!(refused(|message| message.entries[1].index = 9), entries);
         assert_eq!(refused(|message| message.entries[0].index = 8), entries);
+        assert_eq!(refused(|message| message.index = u64::MAX), entries);
         assert_eq!(refused(|message| message.entries[1].term = 4), entries);
         assert_eq!(refused(|message| message.entries[1].term = 1), entries);
         assert_eq!(refused(|message| message.log_term = 3), entries);
