@@ -134,6 +134,10 @@ pub(super) async fn abort(host: Arc<Host>, number: u64) -> Answer {
 /// Does a step of a transaction. If the future is dropped the transaction is taken back.
 pub(super) async fn step(host: Arc<Host>, session: u64, watches: Arc<Watches>, step: wire::Step) -> Answer {
     let number = step.txn;
+    if step.finish() == Finish::Prepare && step.others.is_empty() {
+        // It could never be decided.
+        return Answer::Refusal(refusal(Code::Invalid, "a prepared transaction needs a coordinator"));
+    }
     let held = match host.registry.take(number, session, step.begin.is_some()) {
         Found::New => None,
         Found::Open(txn) => Some(txn),

@@ -23,6 +23,7 @@ use super::pending;
 use super::records::{DECIDED, ENDED, PREPARED, named};
 use super::registry::{Found, Roles};
 use super::resolve;
+use super::step;
 use super::{PeerCredentials, Service};
 use crate::client::Cluster;
 use crate::journal::disk::{Disk, Open};
@@ -210,6 +211,18 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 fn begin<F: Future + ?Sized>(task: &mut Pin<Box<F>>) {
     let mut context = Context::from_waker(Waker::noop());
     assert!(task.as_mut().poll(&mut context).is_pending(), "it has to wait");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_without_a_coordinator_is_not_prepared() {
+    let [node] = cluster().await;
+    let begin = wire::Begin { everything: true, wait: true, ..wire::Begin::default() };
+    let mut request = wire::Step { txn: TXN, begin: Some(begin), ..wire::Step::default() };
+    request.set_finish(wire::step::Finish::Prepare);
+    let answer = step::step(node.host.clone(), 1, Arc::default(), request).await;
+    assert!(matches!(answer, Answer::Refusal(refused) if refused.code() == Code::Invalid));
+    node.prepare(TXN, &node, &[]).await;
+    assert!(node.has(PREPARED, TXN), "neither its number nor its locks are taken");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
