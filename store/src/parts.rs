@@ -22,27 +22,50 @@ pub(crate) fn next(rest: &mut Bytes) -> Option<Part> {
     })
 }
 
+/// Most bytes of all values of one stream of which not all parts have arrived. A gateway queues fewer, and a node has few long
+/// calls of a gateway under way.
+const INCOMPLETE_BYTES: usize = 5 << 30;
+
 /// Values of which not all parts have arrived, by the number of their request.
 #[derive(Default)]
-pub(crate) struct Parts(HashMap<u64, Vec<u8>, RandomState>);
+pub(crate) struct Parts {
+    values: HashMap<u64, Incomplete, RandomState>,
+    /// What all of them count for.
+    bytes: usize,
+}
+
+/// A value of which not all parts have arrived.
+#[derive(Default)]
+struct Incomplete {
+    held: Vec<u8>,
+    /// Bytes that it counts for: its length as announced, at least that of a part.
+    bytes: usize,
+}
 
 impl Parts {
-    /// Adds a part. Whether the value is not longer than a message may be.
-    pub fn add(&mut self, id: u64, part: &Part) -> bool {
-        let held = self.0.entry(id).or_default();
+    /// Adds a part. An error if the value, or all values together, would be longer than they may be.
+    pub fn add(&mut self, id: u64, part: &Part) -> Result<(), &'static str> {
+        let Incomplete { held, bytes } = self.values.entry(id).or_default();
         let left = usize::try_from(part.left).unwrap_or(usize::MAX);
-        let fits = held.len().saturating_add(part.bytes.len()).saturating_add(left) <= MESSAGE_BYTES;
-        if fits {
-            // All at once: a buffer that grows would be copied as a whole.
-            held.reserve_exact(part.bytes.len() + left);
-            held.extend_from_slice(&part.bytes);
+        let announced = held.len().saturating_add(part.bytes.len()).saturating_add(left);
+        if announced > MESSAGE_BYTES {
+            return Err("a value exceeds 1gb");
         }
-        fits
+        self.bytes -= *bytes;
+        *bytes = announced.max(PART_BYTES);
+        self.bytes += *bytes;
+        if self.bytes > INCOMPLETE_BYTES {
+            return Err("values of which only parts have arrived exceed 5gb");
+        }
+        // All at once: a buffer that grows would be copied as a whole.
+        held.reserve_exact(part.bytes.len() + left);
+        held.extend_from_slice(&part.bytes);
+        Ok(())
     }
 
     /// The value that ends with `last`.
     pub fn finish(&mut self, id: u64, last: Bytes) -> Bytes {
-        match self.0.remove(&id) {
+        match self.take(id) {
             None => last,
             Some(mut value) => {
                 value.extend_from_slice(&last);
@@ -51,13 +74,19 @@ impl Parts {
         }
     }
 
-    /// The answer in a response, unless it has none or more parts follow. An error: the reply is too long.
-    pub fn answer(&mut self, Response { id, body }: Response) -> Result<Option<Answer>, String> {
+    fn take(&mut self, id: u64) -> Option<Vec<u8>> {
+        let Incomplete { held, bytes } = self.values.remove(&id)?;
+        self.bytes -= bytes;
+        Some(held)
+    }
+
+    /// The answer in a response, unless it has none or more parts follow. An error as that of [`Parts::add`].
+    pub fn answer(&mut self, Response { id, body }: Response) -> Result<Option<Answer>, &'static str> {
         Ok(match body {
-            Some(Answer::Part(part)) => match self.add(id, &part) {
-                true => None,
-                false => return Err("a reply exceeds 1gb".to_owned()),
-            },
+            Some(Answer::Part(part)) => {
+                self.add(id, &part)?;
+                None
+            }
             Some(Answer::Reply(last)) => Some(Answer::Reply(self.finish(id, last))),
             other => other,
         })
@@ -65,7 +94,7 @@ impl Parts {
 
     /// The rest of the value does not come.
     pub fn forget(&mut self, id: u64) {
-        self.0.remove(&id);
+        self.take(id);
     }
 }
 
@@ -88,14 +117,14 @@ mod tests {
         let (mut parts, mut rest) = (Parts::default(), Bytes::from(value.clone()));
         let mut count = 0;
         while let Some(part) = next(&mut rest) {
-            assert!(parts.add(1, &part));
-            assert!(parts.add(2, &part), "another value");
+            assert_eq!(parts.add(1, &part), Ok(()));
+            assert_eq!(parts.add(2, &part), Ok(()), "another value");
             count += 1;
         }
         parts.forget(2);
         assert_eq!((count, parts.finish(1, rest)), (2, value.into()));
         assert_eq!(parts.finish(2, Bytes::from_static(b"short")), "short");
-        assert!(parts.0.is_empty());
+        assert!(parts.values.is_empty() && parts.bytes == 0);
     }
 
     #[test]
@@ -103,10 +132,26 @@ mod tests {
         let part = |left| Part { bytes: Bytes::from_static(b"123"), left };
         let most = MESSAGE_BYTES as u64;
         let mut parts = Parts::default();
-        assert!(!parts.add(1, &part(most - 2)) && !parts.add(1, &part(u64::MAX)));
+        let long = Err("a value exceeds 1gb");
+        assert_eq!((parts.add(1, &part(most - 2)), parts.add(1, &part(u64::MAX))), (long, long));
         let response = Response { id: 1, body: Some(Answer::Part(part(most))) };
-        assert_eq!(parts.answer(response), Err("a reply exceeds 1gb".to_owned()));
-        assert!(parts.add(1, &part(4)) && parts.add(1, &part(4)) && !parts.add(1, &part(most - 8)));
+        assert_eq!(parts.answer(response), Err("a value exceeds 1gb"));
+        assert_eq!((parts.add(1, &part(4)), parts.add(1, &part(4))), (Ok(()), Ok(())));
+        assert_eq!(parts.add(1, &part(most - 8)), long);
+    }
+
+    /// Announcing a value costs next to nothing, so what is announced counts.
+    #[test]
+    fn values_that_never_arrive_are_limited() {
+        let begin = |parts: &mut Parts, left| {
+            let part = Part { bytes: Bytes::from_static(b"1"), left };
+            (0..10_000).find(|id| parts.add(*id, &part).is_err())
+        };
+        let mut parts = Parts::default();
+        assert_eq!(begin(&mut parts, (1 << 30) - 1), Some(5));
+        (0..6).for_each(|id| parts.forget(id));
+        assert!(parts.bytes == 0);
+        assert_eq!(begin(&mut parts, 1), Some(5 << 10), "however short they are");
     }
 
     #[test]

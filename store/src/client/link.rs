@@ -643,7 +643,8 @@ fn take(
             held = None;
         }
         let id = response.id;
-        let Some(answer) = parts.answer(response).map_err(LinkError::StreamFailed)? else { continue };
+        let answer = parts.answer(response).map_err(|why| LinkError::StreamFailed(why.to_owned()))?;
+        let Some(answer) = answer else { continue };
         if *greeted && let Answer::Status(status) = &answer {
             held = None;
             if status.map.is_some() {

@@ -153,7 +153,7 @@ impl Session {
                 };
                 match &mut body {
                     // What it belongs to is refused when it ends, if the peer has not greeted.
-                    Ask::Part(part) => match !self.greeted || self.parts.add(request.id, part) {
+                    Ask::Part(part) => match !self.greeted || self.parts.add(request.id, part).is_ok() {
                         true => continue,
                         false => return self.leave(),
                     },
