@@ -2,7 +2,7 @@
 
 use crate::Args;
 use crate::steps::BYTES_PER_STEP;
-use crate::value::Value;
+use crate::value::{Str, Value};
 
 /// How the work of a command grows with the values under its keys. Commands that touch no more than a few elements,
 /// such as HGET, keep [`Cost::Inferred`] and its meaning for [`flags::FAST`].
@@ -32,6 +32,8 @@ pub struct Size {
     pub elements: usize,
     /// Bytes on the heap.
     pub bytes: usize,
+    /// Bytes that a string can have without being copied to another place.
+    pub capacity: usize,
     /// Whether it is a string.
     pub is_string: bool,
 }
@@ -48,7 +50,11 @@ impl Size {
             Value::ZSet(zset) => zset.len(),
             Value::Stream(stream) => stream.len(),
         };
-        Size { elements, bytes, is_string: matches!(value, Value::String(_)) }
+        let capacity = match value {
+            Value::String(Str::Raw(text)) => text.capacity(),
+            _ => elements,
+        };
+        Size { elements, bytes, capacity, is_string: matches!(value, Value::String(_)) }
     }
 
     /// Steps that `elements` of its elements cost.
@@ -67,9 +73,10 @@ mod tests {
 
     #[test]
     fn large_elements_cost_more() {
-        let size = Size { elements: 10, bytes: 10 * 1024 * BYTES_PER_STEP, is_string: false };
+        let size =
+            Size { elements: 10, bytes: 10 * 1024 * BYTES_PER_STEP, is_string: false, ..Size::default() };
         assert_eq!(size.steps(3), 3 * 1025);
-        let text = Size { elements: 1 << 20, bytes: 1 << 20, is_string: true };
+        let text = Size { elements: 1 << 20, bytes: 1 << 20, is_string: true, ..Size::default() };
         assert_eq!(text.steps(1 << 20), (1 << 20) / BYTES_PER_STEP as u64);
     }
 }

@@ -122,6 +122,27 @@ mod tests {
         }
     }
 
+    /// The allocator's own rounding is no room: what exceeds the buffer is copied to another one.
+    #[test]
+    fn a_string_without_room_is_long_to_extend() {
+        const BYTES: usize = 5 << 20;
+        let text = |capacity| {
+            let mut bytes = Vec::with_capacity(capacity);
+            bytes.resize(BYTES, b'x');
+            Size::of(&crate::Value::String(crate::value::Str::Raw(bytes)))
+        };
+        let (full, roomy) = (text(BYTES), text(BYTES + 100));
+        let all = (BYTES / BYTES_PER_STEP) as u64;
+        for call in ["APPEND k x", &format!("SETRANGE k {BYTES} x"), &format!("SETBIT k {} 1", 8 * BYTES)] {
+            let items: Vec<&[u8]> = call.split(' ').map(str::as_bytes).collect();
+            let args = Args::new(&items);
+            let command = crate::command::lookup(&items[0].to_ascii_lowercase()).expect("a command");
+            let keys = crate::keys::keys_of(command, args).expect("a key");
+            let steps = |size| estimate(command, args, &keys, |_| Some(size), || 1);
+            assert!(steps(full) >= all && steps(roomy) < 20, "{call}: {}, {}", steps(full), steps(roomy));
+        }
+    }
+
     #[test]
     fn large_strings_are_left_where_the_call_is_to_end() {
         let mut bench = Bench::new();

@@ -33,13 +33,14 @@ pub(super) fn steps_to(args: Args<'_>, size: Size, each: usize) -> u64 {
     let offset = args.get(2).and_then(number::parse_i64);
     let offset = offset.and_then(|offset| usize::try_from(offset).ok()).unwrap_or(0) / each;
     // What is there may have to move.
-    if offset < size.bytes { 1 } else { (offset / BYTES_PER_STEP) as u64 }
+    let written = args.get(3).map_or(1, <[u8]>::len);
+    if offset + written <= size.capacity { 1 } else { (offset / BYTES_PER_STEP) as u64 }
 }
 
 /// Steps of appending: all of a string moves when its buffer has no room for more.
 fn steps_to_append(args: Args<'_>, size: Size) -> u64 {
     let added = args.get(2).map_or(0, <[u8]>::len);
-    let moved = if size.is_string && size.elements + added > size.bytes { size.elements } else { 0 };
+    let moved = if size.is_string && size.elements + added > size.capacity { size.elements } else { 0 };
     ((moved + added) / BYTES_PER_STEP) as u64
 }
 
