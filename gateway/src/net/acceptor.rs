@@ -102,6 +102,18 @@ pub fn lets_in(
     false
 }
 
+/// Waits until it is agreed how a connection is sealed, if it is. Whether it was, in time and before CLIENT KILL and the end of
+/// the process.
+pub async fn agrees(wire: &Wire, entry: &ConnectionGuard, mut ready: Ready) -> bool {
+    let limit = time_limit(&entry.listed.server.config);
+    tokio::select! {
+        biased;
+        agreed = tokio::time::timeout(limit, wire.agreed()) => matches!(agreed, Ok(Ok(()))),
+        () = entry.client().wake.notified() => false,
+        _ = ready.wait_for(|ready| !ready) => false,
+    }
+}
+
 /// A place in the list of clients.
 pub struct Listed {
     server: Arc<Server>,

@@ -139,6 +139,9 @@ fn goodbye(text: &str) -> Vec<u8> {
 
 /// Answers calls until the connection ends, or is ended by CLIENT KILL or the process.
 async fn live(state: Arc<GrpcState>, wire: Wire, entry: Arc<ConnectionGuard>) {
+    if !acceptor::agrees(&wire, &entry, state.ready.clone()).await {
+        return;
+    }
     let client = entry.client().clone();
     let time_limit = acceptor::time_limit(&state.server.config);
     let caller = Arc::new(Caller::new(entry));

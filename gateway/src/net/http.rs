@@ -175,6 +175,9 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, ready: Ready) {
 /// Answers requests until the connection ends, or is ended by CLIENT KILL or the process. If the client hangs up in the
 /// middle of a request, the request is dropped: that ends its script and takes back what it did.
 async fn live(state: Arc<HttpState>, app: App, wire: Wire, entry: Arc<ConnectionGuard>) {
+    if !acceptor::agrees(&wire, &entry, state.ready.clone()).await {
+        return;
+    }
     let (client, local) = (entry.client(), entry.local);
     let (asking, answering) = (client.clone(), state.clone());
     let answers = tower::service_fn(move |request| {

@@ -1,17 +1,23 @@
 //! A connection. Beside what a stream of tokio can do, it can be looked at without reading, written to while it is
 //! read, and moved to another runtime, which connections of Redis clients do.
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
 use rustls::{Connection, IoState};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::yield_now;
 
 /// So many records are taken from the network before others get their turn.
 const READS: usize = 64;
+/// So many handshakes are computed at the same time. The others wait aside, so that whatever else their threads have to do does
+/// not wait for all of them.
+static HANDSHAKES: Semaphore = Semaphore::const_new(4);
 
 /// TCP, or TLS over it.
 pub struct Wire {
@@ -64,18 +70,33 @@ impl Wire {
         match &self.tls {
             // Readiness alone may be a rumour, and reading waits without telling.
             None => self.tcp.peek(&mut [0]).await.map(drop),
-            Some(tls) => std::future::poll_fn(|context| self.poll_plaintext(tls, context)).await.map(drop),
+            Some(tls) => poll_fn(|context| self.poll_plaintext(tls, context)).await.map(drop),
         }
     }
 
     /// Waits until both sides have agreed on all that comes before the first byte.
     pub async fn agreed(&self) -> io::Result<()> {
         let Some(tls) = &self.tls else { return Ok(()) };
-        let agreed =
-            |context: &mut Context<'_>| self.poll_until(tls, context, |tls, _| !tls.is_handshaking());
-        match std::future::poll_fn(agreed).await? {
-            true => self.flushed().await,
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        loop {
+            let turn = HANDSHAKES.acquire().await.map_err(io::Error::other)?;
+            let step =
+                poll_fn(|context| Poll::Ready(self.poll_until(tls, context, |tls, _| !tls.is_handshaking())));
+            let step = step.await;
+            // The turn ends when everything else that is ready on this thread has had its own.
+            yield_now().await;
+            drop(turn);
+            match step {
+                Poll::Ready(Ok(true)) => return self.flushed().await,
+                Poll::Ready(Ok(false)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => {
+                    let mut wanted = Interest::READABLE;
+                    if tls.lock().wants_write() {
+                        wanted |= Interest::WRITABLE;
+                    }
+                    self.tcp.ready(wanted).await?;
+                }
+            }
         }
     }
 
@@ -106,7 +127,7 @@ impl Wire {
 
     /// Waits until what was taken has left.
     pub async fn flushed(&self) -> io::Result<()> {
-        std::future::poll_fn(|context| self.poll_flushed(context)).await
+        poll_fn(|context| self.poll_flushed(context)).await
     }
 
     fn poll_flushed(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -128,6 +149,13 @@ impl Wire {
             }
         }
         Ok(())
+    }
+
+    /// Whether the other side has ended the connection behind what was read last.
+    fn is_abandoned(&self, context: &mut Context<'_>) -> bool {
+        let mut byte = [0];
+        let peeked = self.tcp.poll_peek(context, &mut ReadBuf::new(&mut byte));
+        matches!(peeked, Poll::Ready(Ok(0) | Err(_)))
     }
 
     /// Whether there is something to read; otherwise the other side has ended it.
@@ -166,6 +194,8 @@ impl Wire {
             match tls.read_tls(&mut Beneath(&self.tcp)) {
                 // Cut off without a farewell. Whoever needs to know the end of something has it in the protocol.
                 Ok(0) => return Poll::Ready(Ok(false)),
+                // Answering a greeting takes much time, and nobody waits for the answer any more.
+                Ok(_) if tls.is_handshaking() && self.is_abandoned(context) => return Poll::Ready(Ok(false)),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(self.tcp.poll_read_ready(context))?;

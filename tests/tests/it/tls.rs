@@ -1,8 +1,8 @@
 //! TLS on every face and between the parts of a cluster. Clients that do not speak it go through a tunnel; what comes
 //! out of that is the same as without.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
@@ -12,6 +12,7 @@ use tests::certificates::{Authority, Tunnel};
 use tests::process::refused;
 use tests::{Client, Http, TestServer, Value, notation, wait_until};
 use tls::Protocol::{Http as OverHttp, Resp};
+use tls::{Files, Tls, Wire};
 
 const HOST: &str = "localhost";
 
@@ -127,6 +128,84 @@ fn shown(address: SocketAddr, root: &str, protocols: &[&[u8]]) -> (Vec<u8>, Opti
     }
     let certificate = stream.conn.peer_certificates().expect("it has shown one")[0].to_vec();
     (certificate, stream.conn.alpn_protocol().map(<[u8]>::to_vec))
+}
+
+/// A greeting of a client, the first that it says.
+fn greeting(authority: &Authority) -> Vec<u8> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(authority.root()).expect("PEM")).expect("a root");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.expect("versions").with_root_certificates(roots).with_no_client_auth();
+    let name = ServerName::try_from(HOST).expect("a name");
+    let mut tls = ClientConnection::new(Arc::new(config), name).expect("good settings");
+    let mut greeting = Vec::new();
+    tls.write_tls(&mut greeting).expect("memory takes everything");
+    greeting
+}
+
+/// Connections of clients that have sent these bytes, and the other ends of these.
+fn greeted(tls: &Tls, count: usize, greeting: &[u8], leaves: bool) -> Vec<(TcpStream, Wire)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let connect = |_| {
+        let mut client = TcpStream::connect(address).expect("a connection");
+        client.write_all(greeting).expect("it is taken");
+        if leaves {
+            client.shutdown(Shutdown::Write).expect("it is connected");
+        }
+        client.set_nonblocking(true).expect("a socket option");
+        let (server, _) = listener.accept().expect("it was made");
+        server.set_nonblocking(true).expect("a socket option");
+        let server = tokio::net::TcpStream::from_std(server).expect("a runtime");
+        (client, tls.accept(server, Resp).expect("good settings"))
+    };
+    (0..count).map(connect).collect()
+}
+
+fn settings(authority: &Authority) -> Tls {
+    let (certificate, key) = authority.certificate("server", &[HOST]);
+    let own = Some((certificate.into(), key.into()));
+    Tls::load(Files { own, ..Files::default() }).expect("good certificates")
+}
+
+#[test]
+fn handshakes_do_not_hold_up_what_else_a_thread_does() {
+    const CLIENTS: usize = 100;
+    let authority = Authority::new();
+    let (tls, greeting) = (settings(&authority), greeting(&authority));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let turns = runtime.block_on(async {
+        let mut clients = Vec::new();
+        for (client, wire) in greeted(&tls, CLIENTS, &greeting, false) {
+            clients.push(client);
+            tokio::spawn(async move { wire.agreed().await });
+        }
+        let mut turns = 0;
+        while !clients.iter().all(|client| client.peek(&mut [0]).is_ok()) {
+            turns += 1;
+            tokio::task::yield_now().await;
+        }
+        turns
+    });
+    assert!(turns > CLIENTS / 10, "{turns} turns while {CLIENTS} clients were answered");
+}
+
+#[test]
+fn a_greeting_whose_client_has_left_is_not_answered() {
+    let authority = Authority::new();
+    let (tls, greeting) = (settings(&authority), greeting(&authority));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let (mut client, wire) = greeted(&tls, 1, &greeting, true).pop().expect("one");
+        let ended = wire.agreed().await.map_err(|error| error.kind());
+        assert_eq!(ended, Err(ErrorKind::UnexpectedEof));
+        drop(wire);
+        client.set_nonblocking(false).expect("a socket option");
+        let mut reported = Vec::new();
+        let _ = client.read_to_end(&mut reported);
+        assert_eq!(reported.len(), 0);
+    });
 }
 
 #[test]
