@@ -1,16 +1,21 @@
 //! What happens to scripts while it happens, for those who listen. Nobody waits for a listener: each has a queue that
-//! loses its oldest events when it is full, and gets their number.
+//! loses its oldest events when it is full, and gets their number. A listener is woken some times per second, and not for each
+//! event: with many listeners that would take more time than the scripts.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use crate::telemetry::script_stats::Ended;
 
 /// Events that a listener may be behind.
 const QUEUE: usize = 1024;
+
+/// Time between two batches of a listener.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// What is run, how, and for whom.
 #[derive(Clone, Debug)]
@@ -34,6 +39,14 @@ pub struct Event {
     pub who: Introduction,
     /// How it ended, unless it has just begun.
     pub end: Option<End>,
+    text: OnceLock<String>,
+}
+
+impl Event {
+    /// The event as text, which `shown` makes once for all listeners.
+    pub fn text(&self, shown: impl FnOnce(&Event) -> String) -> &str {
+        self.text.get_or_init(|| shown(self))
+    }
 }
 
 /// The end of a run.
@@ -69,7 +82,7 @@ impl Events {
     /// A listener to everything from now on.
     pub fn listen(self: &Arc<Self>) -> Listener {
         self.listeners.fetch_add(1, Ordering::Relaxed);
-        Listener { events: self.clone(), receiver: self.sender.subscribe() }
+        Listener { events: self.clone(), receiver: self.sender.subscribe(), next_at: Instant::now() }
     }
 
     /// Reports that a run begins, if there is a listener.
@@ -113,7 +126,8 @@ impl RunEvent<'_> {
 
     fn emit(&self, end: Option<End>) {
         // It fails if the last listener has just gone.
-        let _ = self.events.sender.send(Arc::new(Event { run: self.run, who: self.who.clone(), end }));
+        let event = Event { run: self.run, who: self.who.clone(), end, text: OnceLock::new() };
+        let _ = self.events.sender.send(Arc::new(event));
     }
 }
 
@@ -128,18 +142,38 @@ impl Drop for RunEvent<'_> {
 pub struct Listener {
     events: Arc<Events>,
     receiver: broadcast::Receiver<Arc<Event>>,
+    /// When the next batch may be taken.
+    next_at: Instant,
+}
+
+/// What a listener has not heard yet.
+#[derive(Default)]
+pub struct Batch {
+    /// How many events were forgotten because this listener was too slow.
+    pub dropped: u64,
+    /// The events behind them, in order.
+    pub events: Vec<Arc<Event>>,
 }
 
 impl Listener {
-    /// The next event, or how many were forgotten because this listener was too slow.
-    pub async fn next(&mut self) -> Result<Arc<Event>, u64> {
+    /// Waits for the next events: all that are there, at most once per [`PAUSE`].
+    pub async fn next(&mut self) -> Batch {
+        tokio::time::sleep_until(self.next_at.into()).await;
+        let mut batch = Batch::default();
         match self.receiver.recv().await {
-            Ok(event) => Ok(event),
-            Err(broadcast::error::RecvError::Lagged(count)) => Err(count),
-            Err(broadcast::error::RecvError::Closed) => {
-                unreachable!("the sender lives in what this listener holds")
+            Ok(event) => batch.events.push(event),
+            Err(RecvError::Lagged(count)) => batch.dropped = count,
+            Err(RecvError::Closed) => unreachable!("the sender lives in what this listener holds"),
+        }
+        self.next_at = Instant::now() + PAUSE;
+        while batch.events.len() < QUEUE {
+            match self.receiver.try_recv() {
+                Ok(event) => batch.events.push(event),
+                Err(TryRecvError::Lagged(count)) => batch.dropped += count,
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             }
         }
+        batch
     }
 }
 
@@ -163,14 +197,31 @@ mod tests {
             let mut run_event = events.begin(who).expect("somebody listens");
             run_event.end(Ended::Well, 5);
         }
-        assert_eq!(listener.next().await.err(), Some(QUEUE as u64));
-        let event = listener.next().await.expect("an event");
+        let Batch { dropped, events: heard } = listener.next().await;
+        assert_eq!((dropped, heard.len()), (QUEUE as u64, QUEUE));
+        let (event, end) = (&heard[0], &heard[1]);
         assert!(event.end.is_none() && event.who.client == 7);
-        let end = listener.next().await.expect("an event");
         assert!(
             end.run == event.run && end.end.as_ref().is_some_and(|end| end.outcome == "ok" && end.fuel == 5)
         );
         drop(listener);
         assert!(events.begin(|| unreachable!("nobody listens any more")).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_listener_is_not_woken_for_each_event() {
+        let events = Arc::new(Events::default());
+        let mut listener = events.listen();
+        let run = || {
+            let who = || Introduction { name: "f".into(), is_function: true, mode: "atomic", client: 7 };
+            drop(events.begin(who));
+        };
+        let began = Instant::now();
+        run();
+        assert_eq!(listener.next().await.events.len(), 2, "the first at once");
+        run();
+        run();
+        assert_eq!(listener.next().await.events.len(), 4);
+        assert!(began.elapsed() >= PAUSE);
     }
 }

@@ -1,5 +1,6 @@
 //! What happens to scripts, while it happens.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 
 use futures_util::stream::{self, Stream};
@@ -11,7 +12,7 @@ use super::call::Bounds;
 use super::status;
 use crate::net::acceptor::Ready;
 use crate::telemetry::Telemetry;
-use crate::telemetry::script_events::{Event, Introduction};
+use crate::telemetry::script_events::{Batch, Event, Introduction};
 
 /// Events, as they come.
 pub type Happenings = Pin<Box<dyn Stream<Item = Result<WatchResponse, Status>> + Send>>;
@@ -20,36 +21,32 @@ pub type Happenings = Pin<Box<dyn Stream<Item = Result<WatchResponse, Status>> +
 pub fn listen(telemetry: &Telemetry, bounds: Bounds, ready: Ready) -> Happenings {
     // Listens from now on, not from when the answer is first read.
     let listener = telemetry.script_events.listen();
-    let hello = Some(EventShown::Listening(Listening {}));
-    Box::pin(stream::unfold(Some((hello, listener, bounds, ready)), |state| async {
-        let (hello, mut listener, bounds, mut ready) = state?;
-        let report = match hello {
-            Some(hello) => Ok(hello),
-            None => {
-                let next = async {
-                    tokio::select! {
-                        biased;
-                        _ = ready.wait_for(|ready| !ready) => Err(status::ending()),
-                        next = listener.next() => Ok(match next {
-                            Ok(event) => shown(&event),
-                            Err(count) => EventShown::Dropped(Dropped { count }),
-                        }),
+    let waiting = VecDeque::from([EventShown::Listening(Listening {})]);
+    Box::pin(stream::unfold(Some((waiting, listener, bounds, ready)), |state| async {
+        let (mut waiting, mut listener, bounds, mut ready) = state?;
+        if waiting.is_empty() {
+            let next = async {
+                tokio::select! {
+                    biased;
+                    _ = ready.wait_for(|ready| !ready) => Err(status::ending()),
+                    Batch { dropped, events } = listener.next() => {
+                        let dropped = (dropped > 0).then_some(EventShown::Dropped(Dropped { count: dropped }));
+                        Ok(dropped.into_iter().chain(events.iter().map(|event| shown(event))).collect())
                     }
-                };
-                bounds.hold(next).await
+                }
+            };
+            match bounds.hold(next).await {
+                Ok(batch) => waiting = batch,
+                Err(status) => return Some((Err(status), None)),
             }
-        };
-        match report {
-            Ok(event) => {
-                Some((Ok(WatchResponse { event: Some(event) }), Some((None, listener, bounds, ready))))
-            }
-            Err(status) => Some((Err(status), None)),
         }
+        let event = waiting.pop_front();
+        Some((Ok(WatchResponse { event }), Some((waiting, listener, bounds, ready))))
     }))
 }
 
 fn shown(event: &Event) -> EventShown {
-    let Event { run, who: Introduction { name, is_function, mode, client }, end } = event;
+    let Event { run, who: Introduction { name, is_function, mode, client }, end, .. } = event;
     let began = Began {
         run: *run,
         what: name.clone(),
