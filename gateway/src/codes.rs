@@ -129,6 +129,7 @@ pub static CODES: &[ErrorCode] = &[
     row("NOGROUP", Redis, 422, Grpc::Unknown, Never, "The stream or its consumer group does not exist."),
     row("BUSYGROUP", Redis, 422, Grpc::Unknown, Never, "The consumer group exists already."),
     row("BUSYKEY", Redis, 409, Grpc::FailedPrecondition, Never, "RESTORE without REPLACE, and the key exists."),
+    row("IOERR", Redis, 503, Grpc::Unavailable, Check, "MIGRATE could not connect to the other server, or lost it. Keys that the other server has acknowledged are deleted; others stay, and the other server may have some of them, too."),
     row("INVALIDOBJ", Redis, 422, Grpc::Unknown, Never, "A string that should be a HyperLogLog is damaged."),
     row("NOPROTO", Redis, 422, Grpc::Unknown, Never, "HELLO asked for a protocol other than 2 and 3."),
     row("REQUEST", Listener, 400, Grpc::InvalidArgument, Never, "The request is not well formed; 415 if its media type is not accepted."),

@@ -11,6 +11,7 @@ pub mod introspect;
 pub mod latency;
 pub mod lolwut;
 pub mod memory;
+mod migrate;
 mod module;
 pub mod multi;
 pub mod perform;

@@ -35,7 +35,7 @@ mod wait;
 
 pub use call::{Program, ScriptCall};
 pub use compile::{compile, load_library};
-pub use exec::{Performer, Queued, QueuedStep, Stepping, Watches, exec};
+pub use exec::{Performer, Queued, QueuedStep, Stepping, Watches, error_of, exec};
 pub use inline::reply_time;
 pub use script::run_script;
 pub use spans::report_queued;

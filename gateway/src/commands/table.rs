@@ -1,7 +1,7 @@
 //! Every session command.
 
 use super::{
-    acl, client, cluster, connection, function, introspect, latency, lolwut, memory, module, multi,
+    acl, client, cluster, connection, function, introspect, latency, lolwut, memory, migrate, module, multi,
     persistence, pubsub, replication, script, server, sync, watch, watching,
 };
 use crate::server::SessionCommand;
@@ -17,6 +17,7 @@ pub static FAMILIES: &[&[SessionCommand]] = &[
     latency::COMMANDS,
     lolwut::COMMANDS,
     memory::COMMANDS,
+    migrate::COMMANDS,
     module::COMMANDS,
     multi::COMMANDS,
     watch::COMMANDS,

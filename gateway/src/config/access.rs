@@ -1,7 +1,7 @@
 //! Parameters that say who is let in.
 
 use super::choice::{Choice, NewUserChannels};
-use super::kind::ParameterKind;
+use super::kind::{ParameterKind, Sort};
 use super::parameter::{Fallback, Parameter};
 
 /// The password of `default`.
@@ -67,4 +67,13 @@ pub const PROTECTED_MODE: Parameter = Parameter {
     default: Fallback::Text("yes"),
     live: true,
     doc: "Whether connections from other machines are refused while the user default has no password.",
+};
+
+/// Where data may be sent.
+pub const MIGRATE_HOSTS: Parameter = Parameter {
+    name: "migrate-hosts",
+    kind: ParameterKind::Names(Sort::Hosts, |c| &c.migrate_hosts),
+    default: Fallback::Text("*"),
+    live: false,
+    doc: "Hosts that MIGRATE may connect to, as clients write them: a name allows no address. With none, MIGRATE is refused.",
 };

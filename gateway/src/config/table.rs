@@ -376,6 +376,7 @@ pub static PARAMETERS: &[Parameter] = &[
     access::ACLLOG_MAX_LEN,
     access::AUDIT_LOG,
     access::PROTECTED_MODE,
+    access::MIGRATE_HOSTS,
 ];
 
 impl Parameter {

@@ -100,6 +100,7 @@ pub struct Config {
     pub acllog_max_len: Number,
     pub audit_log: Number,
     pub protected_mode: ChoiceCell<bool>,
+    pub migrate_hosts: NamesCell,
     pub latency_tracking: ChoiceCell<bool>,
     pub(super) latency_tracking_info_percentiles: TextCell,
     pub log_format: ChoiceCell<LogFormat>,

@@ -12,7 +12,15 @@ const SLOTTED: &[(&str, i16)] = &[("spublish", 1), ("ssubscribe", -1), ("sunsubs
 fn key_parts(command: &Command) -> Vec<KeyPart> {
     match SLOTTED.iter().find(|(name, _)| *name == command.name) {
         Some((_, last)) => vec![KeyPart::Range { first: 1, last: *last, step: 1, access: Access::Read }],
-        None => command.keys.to_vec(),
+        None => command.keys.iter().flat_map(shown_as).collect(),
+    }
+}
+
+/// What clients see of a part: that of MIGRATE looks like two, of which the second is not always found.
+fn shown_as(part: &KeyPart) -> Vec<KeyPart> {
+    match *part {
+        KeyPart::Migrated { access } => vec![KeyPart::one(3, access), *part],
+        other => vec![other],
     }
 }
 
@@ -22,7 +30,10 @@ pub fn legacy_range(command: &Command) -> (i64, i64, i64) {
         KeyPart::Range { first, last, step, .. } => {
             Some((i64::from(first), i64::from(last), i64::from(step)))
         }
-        KeyPart::Counted { .. } | KeyPart::After { .. } | KeyPart::Halved { .. } => None,
+        KeyPart::Counted { .. }
+        | KeyPart::After { .. }
+        | KeyPart::Halved { .. }
+        | KeyPart::Migrated { .. } => None,
     };
     let ranges: Vec<_> = key_parts(command).iter().filter_map(range).collect();
     match ranges[..] {
@@ -84,6 +95,7 @@ const CATEGORIES: &[(&str, &[&str])] = &[
     ("flushdb", &["@keyspace"]),
     ("readonly", &["@connection"]),
     ("readwrite", &["@connection"]),
+    ("restore-asking", &["@keyspace"]),
     ("swapdb", &["@keyspace"]),
     ("wait", &["@connection"]),
     ("waitaof", &["@connection"]),
@@ -127,14 +139,15 @@ const USES: &[(&str, &str)] = &[
     (
         "OW update",
         "bitop:0 copy:1 georadius:1 georadius:2 georadiusbymember:1 georadiusbymember:2 geosearchstore:0 mset msetex psetex \
-         rename:1 restore sdiffstore:0 setex sort:1 sunionstore:0 zdiffstore:0 zinterstore:0 zrangestore:0 \
+         rename:1 restore restore-asking sdiffstore:0 setex sort:1 sunionstore:0 zdiffstore:0 zinterstore:0 zrangestore:0 \
          zunionstore:0",
     ),
     (
         "RW access delete",
-        "blmove:0 blmpop blpop brpop brpoplpush:0 bzmpop bzpopmax bzpopmin delex delifeq getdel hgetdel lmove:0 lmpop lpop rename:0 \
+        "blmove:0 blmpop blpop brpop brpoplpush:0 bzmpop bzpopmax bzpopmin delex delifeq getdel hgetdel lmove:0 lmpop lpop migrate migrate:0 rename:0 \
          renamenx:0 rpop rpoplpush:0 smove:0 spop zmpop zpopmax zpopmin",
     ),
+    ("RW access delete incomplete", "migrate:1"),
     ("RM delete", "del unlink"),
     (
         "RO",
@@ -165,7 +178,8 @@ fn uses(name: &str, part: &KeyPart, number: usize, several: bool) -> &'static st
     let (KeyPart::Range { access, .. }
     | KeyPart::Counted { access, .. }
     | KeyPart::After { access, .. }
-    | KeyPart::Halved { access }) = *part;
+    | KeyPart::Halved { access }
+    | KeyPart::Migrated { access }) = *part;
     match (listed, access) {
         (Some((uses, _)), _) => uses,
         (None, Access::Read) => "RO access",
@@ -294,6 +308,8 @@ pub fn needs(command: &Command, name: &str) -> Vec<(KeyPart, Use)> {
 fn key_spec(part: &KeyPart, uses: &str, out: &mut Reply) {
     let begin = match *part {
         KeyPart::Range { first, .. } => i64::from(first),
+        // From the end on.
+        KeyPart::Migrated { .. } => -2,
         KeyPart::Counted { count_at, .. } => i64::from(count_at),
         KeyPart::After { from, .. } => i64::from(from),
         // Behind the group and the consumer of the one that writes.
@@ -318,39 +334,27 @@ fn key_spec(part: &KeyPart, uses: &str, out: &mut Reply) {
         out.bulk(b"spec");
         out.map(fields);
     };
-    match *part {
-        KeyPart::After { word, .. } => {
+    let keyword = match *part {
+        KeyPart::After { word, .. } => Some(word),
+        KeyPart::Halved { .. } => Some("STREAMS"),
+        KeyPart::Migrated { .. } => Some("KEYS"),
+        KeyPart::Range { .. } | KeyPart::Counted { .. } => None,
+    };
+    match keyword {
+        Some(word) => {
             kind("keyword", 2, out);
             out.bulk(b"keyword");
             out.bulk(word.as_bytes());
             out.bulk(b"startfrom");
-            out.integer(begin);
         }
-        KeyPart::Halved { .. } => {
-            kind("keyword", 2, out);
-            out.bulk(b"keyword");
-            out.bulk(b"STREAMS");
-            out.bulk(b"startfrom");
-            out.integer(begin);
-        }
-        _ => {
+        None => {
             kind("index", 1, out);
             out.bulk(b"index");
-            out.integer(begin);
         }
     }
+    out.integer(begin);
     out.bulk(b"find_keys");
-    match *part {
-        KeyPart::Range { first, last, step, .. } => {
-            kind("range", 3, out);
-            out.bulk(b"lastkey");
-            // Relative to the first key, unless it counts from the end.
-            out.integer(if last < 0 { i64::from(last) } else { i64::from(last) - i64::from(first) });
-            out.bulk(b"keystep");
-            out.integer(i64::from(step));
-            out.bulk(b"limit");
-            out.integer(0);
-        }
+    let (last_key, step, limit) = match *part {
         KeyPart::Counted { count_at, first, step, .. } => {
             kind("keynum", 3, out);
             out.bulk(b"keynumidx");
@@ -358,25 +362,18 @@ fn key_spec(part: &KeyPart, uses: &str, out: &mut Reply) {
             out.bulk(b"firstkey");
             out.integer(i64::from(first) - i64::from(count_at));
             out.bulk(b"keystep");
-            out.integer(i64::from(step));
+            return out.integer(i64::from(step));
         }
-        KeyPart::Halved { .. } => {
-            kind("range", 3, out);
-            out.bulk(b"lastkey");
-            out.integer(-1);
-            out.bulk(b"keystep");
-            out.integer(1);
-            out.bulk(b"limit");
-            out.integer(2);
-        }
-        KeyPart::After { .. } => {
-            kind("range", 3, out);
-            out.bulk(b"lastkey");
-            out.integer(0);
-            out.bulk(b"keystep");
-            out.integer(1);
-            out.bulk(b"limit");
-            out.integer(0);
-        }
+        // Relative to the first key, unless it counts from the end.
+        KeyPart::Range { last, step, .. } if last < 0 => (i64::from(last), step, 0),
+        KeyPart::Range { first, last, step, .. } => (i64::from(last) - i64::from(first), step, 0),
+        KeyPart::After { .. } => (0, 1, 0),
+        KeyPart::Halved { .. } => (-1, 1, 2),
+        KeyPart::Migrated { .. } => (-1, 1, 0),
+    };
+    kind("range", 3, out);
+    for (name, number) in [("lastkey", last_key), ("keystep", i64::from(step)), ("limit", limit)] {
+        out.bulk(name.as_bytes());
+        out.integer(number);
     }
 }

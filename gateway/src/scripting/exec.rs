@@ -276,7 +276,7 @@ async fn wait<T>(
 }
 
 /// What becomes the reply when a transaction is lost.
-fn error_of(error: TransactionError) -> CommandError {
+pub fn error_of(error: TransactionError) -> CommandError {
     match error {
         TransactionError::Lost(error) | TransactionError::LeaderLost(error) => error,
         other => CommandError::owned(format!("ERR internal error: a transaction was lost: {other:?}")),

@@ -12,7 +12,9 @@ pub fn is_secret(args: Args<'_>, at: usize) -> bool {
     let of_users =
         || is(0, "acl") && at > 1 && ["setuser", "deluser", "getuser"].iter().any(|word| is(1, word));
     let of_config = || is(0, "config") && is(1, "set") && at > 2 && is(at - 1, "requirepass");
-    (is(0, "auth") && at > 0) || of_hello() || of_users() || of_config()
+    let of_migrate =
+        || is(0, "migrate") && at > 1 && (is(at - 1, "auth") || (1..=2).any(|back| is(at - back, "auth2")));
+    (is(0, "auth") && at > 0) || of_hello() || of_users() || of_config() || of_migrate()
 }
 
 /// Appends text between quotes, in letters that are seen.

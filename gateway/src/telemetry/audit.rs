@@ -37,7 +37,7 @@ pub const LOOK: &[&str] = &[
     "slowlog|len",
 ];
 
-/// Commands without it that change something for everybody.
+/// Commands without it that change something for everybody, or send data elsewhere.
 pub const ALSO: &[&str] = &[
     "flushall",
     "flushdb",
@@ -46,6 +46,7 @@ pub const ALSO: &[&str] = &[
     "function|kill",
     "function|load",
     "function|restore",
+    "migrate",
     "script|flags",
     "script|flush",
     "script|kill",

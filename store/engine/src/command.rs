@@ -112,7 +112,7 @@ mod tests {
                     // Any number of keys, which may be none.
                     KeyPart::Range { first, last: -1, .. } => first - 1,
                     KeyPart::Range { first, .. } | KeyPart::Counted { count_at: first, .. } => first,
-                    KeyPart::After { .. } | KeyPart::Halved { .. } => continue,
+                    KeyPart::After { .. } | KeyPart::Halved { .. } | KeyPart::Migrated { .. } => continue,
                 };
                 assert!(first < least, "{}: its first key lies behind its arity", command.name);
             }
@@ -127,7 +127,8 @@ mod tests {
                 let (KeyPart::Range { access, .. }
                 | KeyPart::Counted { access, .. }
                 | KeyPart::After { access, .. }
-                | KeyPart::Halved { access }) = *part;
+                | KeyPart::Halved { access }
+                | KeyPart::Migrated { access }) = *part;
                 assert_eq!(access, Access::Read, "{}", command.name);
             }
         }

@@ -98,6 +98,7 @@ pub fn add_keys_of(
             found.extend(at.map(|at| (usize::from(from) + at + 1, access)));
         }
         KeyPart::Halved { access } => found.extend(halved(args, access).map(|at| (at, access))),
+        KeyPart::Migrated { access } => found.extend(migrated(args).map(|at| (at, access))),
     }
     Ok(())
 }
@@ -122,6 +123,23 @@ fn halved(args: Args<'_>, access: Access) -> std::ops::Range<usize> {
         Some(at) => at + 1..at + 1 + (args.len() - at - 1) / 2,
         None => 0..0,
     }
+}
+
+/// Where the keys of MIGRATE stand. None, if both a key and `KEYS` are given, which it refuses.
+pub fn migrated(args: Args<'_>) -> std::ops::Range<usize> {
+    const KEY: usize = 3;
+    const FIRST_OPTION: usize = 6;
+    let mut at = FIRST_OPTION;
+    while let Some(word) = args.get(at) {
+        at += match &*word.to_ascii_lowercase() {
+            b"keys" if args[KEY].is_empty() => return at + 1..args.len(),
+            b"keys" => return 0..0,
+            b"auth" => 2,
+            b"auth2" => 3,
+            _ => 1,
+        };
+    }
+    KEY..args.len().min(KEY + 1)
 }
 
 #[cfg(test)]
@@ -151,6 +169,22 @@ mod tests {
             let keys = keys_of(command, Args::new(&items)).expect("no counts");
             let keys: Vec<_> = keys.iter().map(|(at, _)| String::from_utf8_lossy(items[*at])).collect();
             assert_eq!(keys.join(" "), wanted, "{line}");
+        }
+    }
+
+    #[test]
+    fn keys_of_migrate() {
+        for (line, wanted) in [
+            ("migrate h 1 k 0 9", 3..4),
+            ("migrate h 1 k 0 9 AUTH keys", 3..4),
+            ("migrate h 1 k 0 9 AUTH2 keys keys REPLACE", 3..4),
+            ("migrate h 1 k 0 9 KEYS a", 0..0),
+            ("migrate h 1  0 9", 3..4),
+            ("migrate h 1  0 9 keys", 7..7),
+            ("migrate h 1  0 9 COPY auth keys keys a keys", 10..12),
+        ] {
+            let items: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            assert_eq!(migrated(Args::new(&items)), wanted, "{line}");
         }
     }
 }

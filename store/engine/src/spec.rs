@@ -237,6 +237,11 @@ pub enum KeyPart {
         /// What is done to them.
         access: Access,
     },
+    /// The key of MIGRATE, or all that stands behind `KEYS`, after its other options, if that key is empty.
+    Migrated {
+        /// What is done to them.
+        access: Access,
+    },
 }
 
 impl KeyPart {

@@ -196,8 +196,9 @@ impl Argument<'_> {
                 if bare { choices } else { format!("<{choices}>") }
             }
         };
+        let token = self.token.map(|token| if token.is_empty() { "\"\"" } else { token });
         let words: Vec<&str> =
-            self.token.into_iter().chain(Some(&*value).filter(|value| !value.is_empty())).collect();
+            token.into_iter().chain(Some(&*value).filter(|value| !value.is_empty())).collect();
         let whole = words.join(" ");
         match (self.multiple, self.multiple_token) {
             (false, _) => whole,
@@ -225,6 +226,7 @@ mod tests {
             ("AGGREGATE=aggregate(SUM | MIN)?", "[AGGREGATE <SUM | MIN>]"),
             ("operator(=!equal | ~!approximately)? id(*!auto_id | id)", "[= | ~] <* | id>"),
             ("count(COUNT=count:int ANY@6.2.0?)?", "[COUNT count [ANY]]"),
+            ("key_or_none(key | !none)", "<key | \"\">"),
             ("filter(ip:port~2.8.12 | TYPE=type@3.2.0...?)", "<ip:port | TYPE type [type ...]>"),
         ] {
             assert_eq!(manual(syntax), wanted, "{syntax}");

@@ -43,7 +43,7 @@ impl<'a> BlockingCall<'a> {
                 let keys = streams.as_ref().map(|wanted| wanted.keys_at..wanted.keys_at + wanted.keys.len());
                 (keys.unwrap_or_default(), None)
             }
-            Some(KeyPart::After { .. }) | None => (0..0, None),
+            Some(KeyPart::After { .. } | KeyPart::Migrated { .. }) | None => (0..0, None),
         };
         BlockingCall { args, keys, count_at, streams }
     }

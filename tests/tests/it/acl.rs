@@ -604,6 +604,7 @@ fn secrets_are_not_shown() {
             ("CONFIG SET hz 10 requirepass Xyzzy", "+OK"),
             ("AUTH Xyzzy", "+OK"),
             ("ACL GETUSER nobody", "nil"),
+            ("MIGRATE 127.0.0.1 1 k 0 9 COPY AUTH2 hidden Xyzzy AUTH Xyzzy", "+NOKEY"),
         ],
     );
     client.run("HELLO 2 SETNAME me AUTH hidden Xyzzy");

@@ -33,6 +33,7 @@ mod membership;
 mod memory_limits;
 mod merge;
 mod metrics;
+mod migrate;
 mod modes;
 mod newer_commands;
 mod notifications;

@@ -7,7 +7,7 @@ const TIPS: &[(&str, &str)] = &[
         "client|info client|list cluster|bumpepoch cluster|count-failure-reports cluster|getkeysinslot \
          cluster|info cluster|links cluster|nodes cluster|replicas cluster|shards cluster|slaves \
          cluster|slots cluster|slot-stats dump function|stats hpttl hrandfield hscan httl info lastsave latency|doctor latency|graph \
-         latency|histogram latency|history latency|latest memory|doctor memory|malloc-stats memory|stats \
+         latency|histogram latency|history latency|latest memory|doctor memory|malloc-stats memory|stats migrate \
          object|encoding object|freq object|idletime object|refcount pttl randomkey scan slowlog|get \
          slowlog|len spop srandmember sscan time ttl xadd xautoclaim xclaim xinfo|consumers xpending xtrim \
          zrandmember zscan",

@@ -1,4 +1,5 @@
-//! DUMP and RESTORE: values in Redis' own form, see [`crate::rdb`].
+//! DUMP, RESTORE and RESTORE-ASKING, which is RESTORE as a node of Redis Cluster sends it for MIGRATE: values in Redis' own
+//! form, see [`crate::rdb`].
 
 use std::num::NonZeroU64;
 
@@ -6,7 +7,7 @@ use crate::cost::Cost;
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::rdb::{self, Cause, Dialect, Fault, KeyMeta};
-use crate::spec::{Access, Arity, Command, KeyPart, flags};
+use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
 use crate::{Args, Ctx};
 
 /// The rows of this chapter.
@@ -28,12 +29,28 @@ pub static COMMANDS: &[Command] = &[
         access: Access::Write,
         flags: flags::DENY_OOM | flags::DANGEROUS,
         summary: "Creates a key from the serialized representation of a value.",
-        complexity: "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).",
+        complexity: RESTORE_COMPLEXITY,
         syntax: "key ttl:int serialized-value REPLACE@3.0.0? ABSTTL@5.0.0? IDLETIME=seconds:int@5.0.0? FREQ=frequency:int@5.0.0? STICK?",
         run: restore,
         ..Command::BASE
     },
+    Command {
+        name: "restore-asking",
+        since: "3.0.0",
+        group: Group::Server,
+        arity: Arity::AtLeast(4),
+        keys: KeyPart::FIRST_WRITE,
+        access: Access::Write,
+        flags: flags::DENY_OOM | flags::DANGEROUS,
+        summary: "An internal command for migrating keys in a cluster.",
+        complexity: RESTORE_COMPLEXITY,
+        syntax: "key ttl:int serialized-value REPLACE@3.0.0? ABSTTL@5.0.0? IDLETIME=seconds:int@5.0.0? FREQ=frequency:int@5.0.0?",
+        run: restore,
+        ..Command::BASE
+    },
 ];
+
+const RESTORE_COMPLEXITY: &str = "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).";
 
 fn dump(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let payload = ctx.entry(args[1]).map(|entry| rdb::dump(&entry.value, Dialect::Valkey));
