@@ -26,6 +26,8 @@ OF_CHART = [
     "requirepass-file",
     "protected-mode",
     "aclfile",
+    # Everybody who may read a ConfigMap would know it: `auth` takes it from a Secret.
+    "requirepass",
 ]
 
 schema = json.loads(SCHEMA.read_text())

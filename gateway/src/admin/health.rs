@@ -124,7 +124,7 @@ async fn resp(remote: Remote) -> Result<(), tonic::codegen::StdError> {
     };
     let mut info = String::new();
     answer.take(length).read_to_string(&mut info).await?;
-    if reaches_stores(&info) { Ok(()) } else { Err("no store node is reachable".into()) }
+    if reaches_stores(&info) { Ok(()) } else { Err("no store node can be used".into()) }
 }
 
 /// Whether a server with this section `stores` of INFO has its data itself, or reaches a store node.

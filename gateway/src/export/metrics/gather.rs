@@ -12,7 +12,7 @@ use crate::telemetry::counters::Counters;
 /// All of it.
 pub fn of_server(server: &Server, ready: bool) -> Gathered {
     let mut totals = Gathered::default();
-    of_process(&mut totals, server.process.started, ready);
+    of_process(&mut totals, server.process.started, ready && server.store.is_reachable());
     calls(&mut totals, server);
     clients(&mut totals, server);
     scripts(&mut totals, server);

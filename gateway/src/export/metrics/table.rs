@@ -92,7 +92,7 @@ use MetricKind::{Counter, Gauge, Histogram};
 pub static METRICS: &[Metric] = &[
     row("moonshard_build_info", Gauge, "1", &["version"], Of::All, "Always 1; the label version is the version that runs."),
     row("process_start_time_seconds", Gauge, "s", &[], Of::All, "Unix time at which the process started to serve."),
-    row("moonshard_ready", Gauge, "1", &[], Of::All, "1 if requests are accepted, 0 if the process is shutting down."),
+    row("moonshard_ready", Gauge, "1", &[], Of::All, "1 if requests are accepted and can be answered, else 0: the process is shutting down, or no store node can be used."),
     row("process_resident_memory_bytes", Gauge, "By", &[], Of::All, "Resident memory of the process."),
     row("process_cpu_seconds_total", Counter, "s", &[], Of::All, "CPU time of the process, user and system."),
     row("process_open_fds", Gauge, "{file}", &[], Of::All, "Open file descriptors of the process."),
