@@ -585,6 +585,22 @@ fn a_server_may_send_line_feeds_before_the_file() {
 }
 
 #[test]
+fn a_server_whose_reply_has_no_end_is_left() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            let (mut stream, _) = listener.accept().expect("a client");
+            stream.write_all(b"+OK\r\n+OK\r\n+OK\r\n").expect("the client reads");
+            while stream.write_all(&[b'x'; 1000]).is_ok() {}
+        });
+        let (code, _, errors) = backup(&[&format!("redis://{address}"), "-"]);
+        assert!(code == Some(1) && errors.contains("its line exceeds 64kb"), "{code:?}: {errors}");
+        serving.join().expect("no panic");
+    });
+}
+
+#[test]
 fn a_backup_that_is_cut_off_leaves_no_file() {
     let server = TestServer::start(&[]);
     fill(&server);

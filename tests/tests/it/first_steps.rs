@@ -65,7 +65,10 @@ fn a_gateway_that_reaches_no_store_node_is_not_ready() {
     drop(store);
     wait_until("the store node is missed", || gateway.http().get("/readyz").status == 503);
     let answer = gateway.http().get("/readyz");
-    assert_eq!(String::from_utf8_lossy(&answer.body), "not ready: no store node can be used, the log says why\n");
+    assert_eq!(
+        String::from_utf8_lossy(&answer.body),
+        "not ready: no store node can be used, the log says why\n"
+    );
     assert_eq!(gateway.http().get("/healthz").status, 200, "the process is well");
     let metrics = gateway.http().get("/metrics").body;
     assert!(String::from_utf8_lossy(&metrics).contains("\nmoonshard_ready 0\n"), "as the probe says");

@@ -22,6 +22,9 @@ const READ_BYTES: usize = 64 << 10;
 /// How many bytes are written before it is looked whether the server still takes them.
 const WRITTEN_BYTES: usize = 1 << 20;
 
+/// How long a reply of one line may be.
+const MOST_LINE_BYTES: usize = 64 << 10;
+
 /// A connection on which one request is made at a time.
 pub struct Connection {
     address: String,
@@ -110,12 +113,19 @@ impl Connection {
     async fn exchange_line(&mut self, argv: &[&[u8]]) -> io::Result<Vec<u8>> {
         self.send(argv).await?;
         loop {
+            // Redis sends line feeds while it prepares an RDB file.
+            let begin = self.received.iter().position(|byte| *byte != b'\n').unwrap_or(self.received.len());
+            self.received.drain(..begin);
             if let Some(end) = self.received.windows(2).position(|pair| pair == b"\r\n") {
                 let mut line: Vec<u8> = self.received.drain(..end + 2).collect();
                 line.truncate(end);
-                // Redis sends line feeds while it prepares an RDB file.
-                let begin = line.iter().position(|byte| *byte != b'\n').unwrap_or(end);
-                return Ok(line.split_off(begin));
+                return Ok(line);
+            }
+            if self.received.len() > MOST_LINE_BYTES {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "this is no reply: its line exceeds 64kb",
+                ));
             }
             self.read_more().await?;
         }

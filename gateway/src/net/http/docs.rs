@@ -28,7 +28,9 @@ pub async fn alive() -> &'static str {
 pub async fn ready(State(state): State<Arc<HttpState>>) -> (StatusCode, &'static str) {
     match (*state.ready.borrow(), state.server.store.is_reachable()) {
         (true, true) => (StatusCode::OK, "ready\n"),
-        (true, false) => (StatusCode::SERVICE_UNAVAILABLE, "not ready: no store node can be used, the log says why\n"),
+        (true, false) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "not ready: no store node can be used, the log says why\n")
+        }
         (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
     }
 }
