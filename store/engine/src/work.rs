@@ -133,7 +133,12 @@ mod tests {
         };
         let (full, roomy) = (text(BYTES), text(BYTES + 100));
         let all = (BYTES / BYTES_PER_STEP) as u64;
-        for call in ["APPEND k x", &format!("SETRANGE k {BYTES} x"), &format!("SETBIT k {} 1", 8 * BYTES)] {
+        for call in [
+            "APPEND k x",
+            &format!("SETRANGE k {BYTES} x"),
+            &format!("SETBIT k {} 1", 8 * BYTES),
+            &format!("BITFIELD k GET u8 0 SET u8 #{BYTES} 1"),
+        ] {
             let items: Vec<&[u8]> = call.split(' ').map(str::as_bytes).collect();
             let args = Args::new(&items);
             let command = crate::command::lookup(&items[0].to_ascii_lowercase()).expect("a command");

@@ -1,10 +1,11 @@
 //! BITFIELD: numbers of any width in a string.
 
 use super::{BITMAP, MAX_BYTES};
-use crate::cost::Cost;
+use crate::cost::{Cost, Size};
 use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::spec::{Access, Arity, Command, KeyPart, flags};
+use crate::steps::BYTES_PER_STEP;
 use crate::value::Str;
 use crate::{Args, Ctx, Value, number};
 
@@ -18,7 +19,7 @@ pub static COMMANDS: &[Command] = &[
         flags: flags::DENY_OOM,
         summary: "Performs operations on integers of any width in a string.",
         syntax: "key operation(GET=encoding_offset(encoding offset:int) | write(OVERFLOW=wrap_sat_fail(WRAP | SAT | FAIL)? write_operation(SET=encoding_offset_value(encoding offset:int value:int) | INCRBY=encoding_offset_increment(encoding offset:int increment:int))))...?",
-        cost: Cost::Constant,
+        cost: Cost::Arguments(steps_to_extend),
         run: |ctx, args| perform(ctx, args, false),
         ..FIELDS
     },
@@ -169,6 +170,14 @@ impl FieldOp {
             }
         }
     }
+}
+
+/// Steps of filling a string up to the end of the last field that is written: what is there may have to move.
+fn steps_to_extend(args: Args<'_>, size: Size) -> u64 {
+    let writes = args.rest(2).windows(3).filter(|operation| !operation[0].eq_ignore_ascii_case(b"get"));
+    let fields = writes.filter_map(|operation| Field::parse(operation[1], operation[2]).ok());
+    let end = fields.map(|field| field.bytes().end).max().unwrap_or(0);
+    if end <= size.capacity { 1 } else { (end / BYTES_PER_STEP) as u64 }
 }
 
 fn parse(args: Args<'_>) -> Result<Vec<FieldOp>, CommandError> {
