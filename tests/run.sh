@@ -105,8 +105,8 @@ echo "Testing"
 
 sleep "$most_seconds" &
 watchdog=$!
-# Those that take longest first. The tests of `it` wait twice as long as they compute.
-RUST_TEST_THREADS=$(($(nproc) + 1)) begin it chosen "^$root/tests .*/it-[0-9a-f]*$"
+# Those that take longest first.
+begin it chosen "^$root/tests .*/it-[0-9a-f]*$"
 begin long chosen "^$root/tests .*/long-[0-9a-f]*$"
 begin units chosen -vE "^$root/tests .*/(it|long)-[0-9a-f]*$"
 while [[ " ${parts[*]} " == *-fetch* ]]; do finish; done
