@@ -112,6 +112,10 @@ const RECIPES: &[(&str, &str)] = &[
     ("rename", "c('COPY', 'zset', 'd', 'REPLACE') c('RENAME', 'd', 'e')"),
     ("renamenx", "c('COPY', 'zset', 'd', 'REPLACE') c('DEL', 'e') c('RENAMENX', 'd', 'e')"),
     ("restore", "payload = payload or c('DUMP', 'hash') c('RESTORE', 'd', 0, payload, 'REPLACE')"),
+    (
+        "restore-asking",
+        "payload = payload or c('DUMP', 'hash') c('RESTORE-ASKING', 'd', 0, payload, 'REPLACE')",
+    ),
     ("scan", "c('SCAN', 0, 'COUNT', 10000000, 'MATCH', 'x')"),
     ("sort", "c('SORT', 'weights', 'BY', 'w_*', 'GET', 'w_*', 'STORE', 'd')"),
     ("sort_ro", "c('SORT_RO', 'set', 'ALPHA', 'LIMIT', 0, 10)"),
