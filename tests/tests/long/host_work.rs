@@ -329,7 +329,7 @@ const CONSTANT: &str = "
     cluster|bumpepoch cluster|count-failure-reports cluster|countkeysinslot cluster|delslots cluster|delslotsrange
     cluster|failover cluster|flushslots cluster|forget cluster|getkeysinslot cluster|help cluster|info cluster|links
     cluster|meet cluster|myid cluster|replicas cluster|replicate cluster|saveconfig cluster|set-config-epoch
-    cluster|setslot cluster|slaves cluster|slot-stats lastsave object|freq pfselftest readonly readwrite slowlog|len slowlog|reset";
+    cluster|setslot cluster|slaves cluster|slot-stats lastsave migrate object|freq pfselftest readonly readwrite slowlog|len slowlog|reset";
 
 /// The commands that a script may call, with their subcommands as COMMAND names these.
 fn callable(client: &mut Client) -> BTreeSet<String> {
