@@ -194,7 +194,7 @@ impl Wire {
             match tls.read_tls(&mut Beneath(&self.tcp)) {
                 // Cut off without a farewell. Whoever needs to know the end of something has it in the protocol.
                 Ok(0) => return Poll::Ready(Ok(false)),
-                // Answering a greeting takes much time, and nobody waits for the answer any more.
+                // Answering a greeting takes much time, and the client that sent it has left.
                 Ok(_) if tls.is_handshaking() && self.is_abandoned(context) => return Poll::Ready(Ok(false)),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
