@@ -65,7 +65,7 @@ const ASKED: &[&str] = &[
     "@c 0 often",
     "@c zero 5000",
     "@c 0 5000 AUTH secret COPY REPLACE",
-    "@c 0 5000 AUTH2 nobody secret COPY REPLACE",
+    "@c 0 5000 AUTH2 unknown secret COPY REPLACE",
     "@c 99 5000 COPY REPLACE",
     "MIGRATE 127.0.0.1 1 nothing 0 5000",
     "MIGRATE 127.0.0.1 1 c 0",
