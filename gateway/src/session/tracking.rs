@@ -8,6 +8,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use store::Store;
 use store_engine::keyspace::Changed;
@@ -231,7 +232,8 @@ impl Tracking {
         if changed.everything {
             tables.readers.clear();
             (tables.items, tables.bytes) = (0, 0);
-            tables.followers.values().for_each(|follower| follower.deliver(pubsub, None));
+            let mut all = Invalidation::of(None);
+            tables.followers.values().for_each(|follower| follower.deliver(pubsub, &mut all));
             return;
         }
         for key in &changed.keys {
@@ -248,9 +250,10 @@ impl Tracking {
             }
         }
         for (prefix, keys) in meant {
+            let mut own = Invalidation::of(Some(&keys));
             let followers = tables.prefixes[prefix].iter().filter_map(|id| tables.followers.get(id));
             for follower in followers.filter(|follower| follower.hears_of(author)) {
-                follower.deliver(pubsub, Some(&keys));
+                follower.deliver(pubsub, &mut own);
             }
         }
     }
@@ -298,10 +301,12 @@ impl Tables {
         if own.is_some_and(|own| own.follows.no_loop && ids.contains(&author) && own.fresh.contains(key)) {
             self.note(key, author);
         }
+        let keys = [key];
+        let mut changed = Invalidation::of(Some(&keys));
         let followers = ids.iter().filter_map(|id| self.followers.get(id));
         for follower in followers.filter(|follower| !follower.follows.broadcast && follower.hears_of(author))
         {
-            follower.deliver(pubsub, Some(&[key]));
+            follower.deliver(pubsub, &mut changed);
         }
     }
 }
@@ -329,8 +334,8 @@ impl Follower {
         !self.follows.no_loop || author != self.client.id
     }
 
-    /// Tells that these keys have changed, or all.
-    fn deliver(&self, pubsub: &PubSub, keys: Option<&[&[u8]]>) {
+    /// Gives the client an invalidation, or the connection that hears instead of it.
+    fn deliver(&self, pubsub: &PubSub, invalidation: &mut Invalidation<'_>) {
         let own = if self.client.pushes.is_resp3() { Protocol::Resp3 } else { Protocol::Resp2 };
         let redirected = self.follows.redirect.as_ref();
         let target = match redirected.map(|(id, target)| (id, target.upgrade())) {
@@ -348,31 +353,58 @@ impl Follower {
                 return;
             }
         };
-        let mut out = Reply::new(Protocol::Resp3);
-        if target.pushes.is_resp3() {
-            out.push(2);
-            out.bulk(b"invalidate");
-        } else if redirected.is_some() && target.details.lock().is_subscribed() {
-            out.protocol = Protocol::Resp2;
-            out.push(3);
-            out.bulk(b"message");
-            out.bulk(CHANNEL);
-        } else {
+        let form = match target.pushes.is_resp3() {
+            true => Protocol::Resp3,
+            false if redirected.is_some() && target.details.lock().is_subscribed() => Protocol::Resp2,
             // The client could not distinguish this from a reply.
-            return;
-        }
-        match keys {
-            Some(keys) => {
-                out.array(keys.len());
-                keys.iter().for_each(|key| out.bulk(key));
+            false => return,
+        };
+        pubsub.deliver(&target, invalidation.encoded(form, own));
+    }
+}
+
+/// Which keys have changed, encoded once for all clients that hear of them in the same form.
+struct Invalidation<'k> {
+    /// The keys; all, if there are none.
+    keys: Option<&'k [&'k [u8]]>,
+    /// In RESP2 or RESP3, for a client of RESP2 or RESP3.
+    encoded: [[Option<Bytes>; 2]; 2],
+}
+
+impl<'k> Invalidation<'k> {
+    fn of(keys: Option<&'k [&'k [u8]]>) -> Invalidation<'k> {
+        Invalidation { keys, encoded: Default::default() }
+    }
+
+    /// A push of RESP3 or a message of a channel in RESP2, for a client that follows in the protocol `own`.
+    fn encoded(&mut self, form: Protocol, own: Protocol) -> &Bytes {
+        let is_resp3 = |protocol| usize::from(protocol == Protocol::Resp3);
+        self.encoded[is_resp3(form)][is_resp3(own)].get_or_insert_with(|| {
+            let mut out = Reply::new(form);
+            match form {
+                Protocol::Resp3 => {
+                    out.push(2);
+                    out.bulk(b"invalidate");
+                }
+                Protocol::Resp2 => {
+                    out.push(3);
+                    out.bulk(b"message");
+                    out.bulk(CHANNEL);
+                }
             }
-            None => {
-                // As Redis does, in the protocol of the client that follows.
-                out.protocol = own;
-                out.null();
+            match self.keys {
+                Some(keys) => {
+                    out.array(keys.len());
+                    keys.iter().for_each(|key| out.bulk(key));
+                }
+                None => {
+                    // As Redis does, in the protocol of the client that follows.
+                    out.protocol = own;
+                    out.null();
+                }
             }
-        }
-        pubsub.deliver(&target, &out.buf.into());
+            out.buf.into()
+        })
     }
 }
 
