@@ -430,8 +430,8 @@ async fn write_replies(
 /// Writes all of `bytes` and empties it, once the changes they acknowledge are as durable as configured. If these cannot be,
 /// and the client has `data_access` data to change it, each reply becomes an error.
 ///
-/// A client that leaves too much unread is cut off: at once beyond the
-/// hard limit, after a while beyond the soft one.
+/// A client that leaves too much unread is cut off: at once if all of `bytes` exceed the hard limit, after a while if the
+/// rest exceeds the soft one.
 async fn write(
     server: &Server,
     held: &ConnectionMemory,
@@ -451,6 +451,7 @@ async fn write(
     let (hard, soft) = (limit.hard.get_usize(), limit.soft.get_usize());
     let time_limit = Duration::from_secs(limit.soft_seconds.get());
     let mut written = 0;
+    let exceeds_hard = hard > 0 && bytes.len() > hard;
     let mut deadline = None;
     while written < bytes.len() {
         if written > 0 {
@@ -459,13 +460,12 @@ async fn write(
         let left = bytes.len() - written;
         let rest = &bytes[written..written + left.min(PIECE_BYTES)];
         held.set_output(left, bytes.capacity());
-        let exceeds = |limit: usize| limit > 0 && left > limit;
-        let step = if exceeds(soft) {
+        let step = if exceeds_hard || (soft > 0 && left > soft) {
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + time_limit);
             let at_once = poll_fn(|context| Poll::Ready(pin!(wire.write(rest)).poll(context))).await;
             match at_once {
                 Poll::Ready(step) => step,
-                Poll::Pending if exceeds(hard) => Err(TIMED_OUT.into()),
+                Poll::Pending if exceeds_hard => Err(TIMED_OUT.into()),
                 Poll::Pending => {
                     timeout_at(deadline, wire.write(rest)).await.unwrap_or(Err(TIMED_OUT.into()))
                 }

@@ -5,7 +5,7 @@ use std::net::Shutdown;
 
 use tests::client::encode;
 use tests::temp_dir::TempDir;
-use tests::{Client, TestServer, notation, wait_until};
+use tests::{Client, Oracle, TestServer, notation, wait_until};
 
 /// All replies until the server closes the connection.
 fn until_closed(client: &mut Client) -> Vec<String> {
@@ -118,6 +118,28 @@ fn a_client_that_does_not_read_is_cut_off() {
         assert!(arrived < count * size, "all of {arrived} bytes");
         assert_eq!(notation::reply(&other.run("PING")), "+PONG");
         wait_until("the connection is gone", || server.info("connected_clients") == 2);
+    }
+}
+
+#[test]
+fn a_hard_limit_needs_no_soft_limit() {
+    const HARD_ONLY: &str = "normal 100000 0 0";
+    let oracle = Oracle::start();
+    let server = TestServer::start(&["--client-output-buffer-limit", HARD_ONLY]);
+    let mut clients = vec![(server.client(), server.client())];
+    clients.extend(oracle.iter().map(|oracle| {
+        let mut client = oracle.client();
+        client.call(["CONFIG", "SET", "client-output-buffer-limit", HARD_ONLY]);
+        (client, oracle.client())
+    }));
+    for (mut other, mut reader) in clients {
+        other.call(["SET".as_bytes(), b"large", &[b'v'; 90_000]]);
+        assert_eq!(notation::reply(&reader.run("PING")), "+PONG");
+        let mut is_alone = || notation::reply(&other.run("INFO clients")).contains("connected_clients:1\\r");
+        assert!(!is_alone());
+        // Two replies exceed the limit, and all 30 MB what the sockets take. It may be cut off while it sends.
+        let _ = reader.send_raw(&encode(["GET", "large"]).repeat(333));
+        wait_until("the client is cut off", is_alone);
     }
 }
 
