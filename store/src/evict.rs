@@ -64,6 +64,14 @@ impl Node {
         self.limiter.bytes.load(Ordering::Relaxed) > 0
     }
 
+    /// Bytes that the data may take, `usize::MAX` if there is no limit: no value can be larger.
+    pub fn memory_limit(&self) -> usize {
+        match self.limiter.bytes.load(Ordering::Relaxed) {
+            0 => usize::MAX,
+            bytes => bytes,
+        }
+    }
+
     /// Whether commands that need memory have to be refused. Makes room first, if that is possible.
     pub fn is_full(&self, now_ms: u64) -> bool {
         self.exceeds_limit(0, now_ms)

@@ -242,7 +242,7 @@ fn stamp(meta: KeyMeta, now_ms: u64) -> Option<store_engine::Stamp> {
 pub(super) fn faulty(fault: Fault) -> ToolError {
     let why = fault.to_string();
     match fault.cause {
-        Cause::Short | Cause::Damage(_) => ToolError::Damaged(why),
+        Cause::Short | Cause::Damage(_) | Cause::TooLong(_) => ToolError::Damaged(why),
         Cause::Source(_) | Cause::Foreign(_) => ToolError::NotDone(why),
     }
 }

@@ -58,6 +58,9 @@ pub const NOT_POSITIVE: CommandError = CommandError::new("ERR value is out of ra
 /// Values that would exceed `proto-max-bulk-len`.
 pub const STRING_TOO_LONG: CommandError =
     CommandError::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+/// The command needs memory, and there is none.
+pub const OUT_OF_MEMORY: CommandError =
+    CommandError::new("OOM command not allowed when used memory > 'maxmemory'.");
 
 /// The reply would be larger than its reader takes.
 pub const REPLY_TOO_LARGE: CommandError = CommandError::new(

@@ -6,6 +6,7 @@
 
 mod codec;
 mod crc64;
+mod estimate;
 pub mod file;
 pub mod key;
 mod kind;
@@ -18,9 +19,10 @@ mod template;
 mod version;
 
 pub use codec::{Cause, Decoder, Fault, write_string};
+pub use estimate::steps_to_load;
 pub use version::{Dialect, Version};
 
-use crate::{CommandError, Value};
+use crate::{CommandError, Value, Work};
 use crc64::crc64;
 use object::Encoding;
 use template::Templates;
@@ -91,17 +93,22 @@ pub fn dump(value: &Value, reader: Dialect) -> Vec<u8> {
     payload
 }
 
-/// The value of an unsealed payload. Like Redis, does not ask what comes behind it.
-pub fn load(payload: Payload<'_>) -> Result<Value, Fault> {
+/// The value of an unsealed payload. Like Redis, does not ask what comes behind it. If `work` ends, which is for the caller to
+/// ask, the result is of no use.
+pub fn load(payload: Payload<'_>, work: &Work) -> Result<Value, Fault> {
     let Payload { body, dialect } = payload;
-    let mut decoder = Decoder::limited(body, LONGEST);
+    let mut decoder = Decoder::limited(body, LONGEST.min(work.memory_limit() as u64));
     let mut kind = decoder.byte()?;
     if dialect == Dialect::Redis && kind == module::KEY_META {
         module::skip_key_meta(&mut decoder)?;
         kind = decoder.byte()?;
     }
-    let value = object::read(kind, dialect, &Templates::default(), &mut decoder)?;
-    value.ok_or_else(|| decoder.damage("an empty collection"))
+    let loaded = object::read(kind, dialect, &Templates::default(), &mut decoder, work);
+    if let Err(Fault { cause: Cause::TooLong(len), .. }) = &loaded {
+        // The work ends, unless it is longer than any string may be.
+        work.has_memory(*len as usize);
+    }
+    loaded?.ok_or_else(|| decoder.damage("an empty collection"))
 }
 
 #[cfg(test)]

@@ -42,6 +42,8 @@ pub struct Reply {
     pub steps: u64,
     /// Raised when nobody wants it any more.
     pub cancel: Option<CancelFlag>,
+    /// [`Work::memory_limit`] of the calls that write it.
+    pub memory_limit: usize,
 }
 
 impl Reply {
@@ -60,6 +62,7 @@ impl Reply {
             error_at: None,
             steps: 0,
             cancel: None,
+            memory_limit: usize::MAX,
         }
     }
 
@@ -115,7 +118,8 @@ impl Reply {
 
     /// The work of a call that writes it.
     pub fn work(&self) -> Work {
-        self.cancel.clone().map_or_else(Work::unlimited, Work::until)
+        let work = self.cancel.clone().map_or_else(Work::unlimited, Work::until);
+        work.with_memory_limit(self.memory_limit)
     }
 
     /// The largest number of bytes that `buf` may hold.

@@ -21,24 +21,66 @@ pub const CANCELLED: CommandError = CommandError::new("ERR the command was cance
 /// Raised by whoever wants a call to end.
 pub type CancelFlag = Arc<AtomicBool>;
 
-/// Counts the steps of a call.
-#[derive(Default, Debug)]
+/// Counts the steps of a call, and limits the memory that it may take.
+#[derive(Debug)]
 pub struct Work {
     steps: Cell<u64>,
     next_check: Cell<u64>,
     is_cancelled: Cell<bool>,
     cancel: Option<CancelFlag>,
+    memory_limit: usize,
+    is_over_memory: Cell<bool>,
 }
 
 impl Work {
     /// The work of a call that always comes to its end.
     pub fn unlimited() -> Work {
-        Work { next_check: Cell::new(u64::MAX), ..Work::default() }
+        Work {
+            steps: Cell::new(0),
+            next_check: Cell::new(u64::MAX),
+            is_cancelled: Cell::new(false),
+            cancel: None,
+            memory_limit: usize::MAX,
+            is_over_memory: Cell::new(false),
+        }
     }
 
     /// The work of a call that ends early when `cancel` is raised.
     pub fn until(cancel: CancelFlag) -> Work {
-        Work { next_check: Cell::new(STEPS_PER_CHECK), cancel: Some(cancel), ..Work::default() }
+        Work { next_check: Cell::new(STEPS_PER_CHECK), cancel: Some(cancel), ..Work::unlimited() }
+    }
+
+    /// The same work of a call that may make no value of more than `bytes` of memory.
+    pub fn with_memory_limit(self, bytes: usize) -> Work {
+        Work { memory_limit: bytes, ..self }
+    }
+
+    /// Bytes of memory that a value may take which the call makes.
+    pub fn memory_limit(&self) -> usize {
+        self.memory_limit
+    }
+
+    /// Whether the call was about to make a value of more than [`Work::memory_limit`]: what there is of the value is of no
+    /// use.
+    pub fn is_over_memory(&self) -> bool {
+        self.is_over_memory.get()
+    }
+
+    /// Says whether a value that the call makes may take `bytes` of memory.
+    #[inline]
+    pub fn has_memory(&self, bytes: usize) -> bool {
+        let has_memory = bytes <= self.memory_limit;
+        if !has_memory {
+            self.is_over_memory.set(true);
+        }
+        has_memory
+    }
+
+    /// Counts an element of `len` bytes, with which the value that the call makes takes `held` bytes of memory, and says
+    /// whether to go on.
+    #[inline]
+    pub fn add_element(&self, len: usize, held: usize) -> bool {
+        self.has_memory(held) && self.step(1 + (len / BYTES_PER_STEP) as u64)
     }
 
     /// Steps done so far.
@@ -116,6 +158,15 @@ mod tests {
         let more = work.over(0..1_000_000).count();
         assert!(more < STEPS_PER_CHECK as usize, "{more} steps after the end");
         assert!(work.is_cancelled() && work.over(0..10).next().is_none());
+    }
+
+    #[test]
+    fn a_value_that_is_too_large_ends_the_work() {
+        let work = Work::unlimited().with_memory_limit(1000);
+        assert!(work.add_element(300, 1000) && !work.is_over_memory());
+        assert_eq!(work.steps(), 2);
+        assert!(!work.add_element(1, 1001) && work.is_over_memory() && !work.is_cancelled());
+        assert!(Work::unlimited().add_element(1, usize::MAX));
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub struct Bench {
     pub work: Work,
     /// Ends calls.
     pub cancel: Option<CancelFlag>,
+    /// Bytes that a value may take.
+    pub memory_limit: usize,
     seed: u64,
 }
 
@@ -31,8 +33,9 @@ impl Bench {
             protocol: Protocol::Resp2,
             undo: None,
             effects: None,
-            work: Work::default(),
+            work: Work::unlimited(),
             cancel: None,
+            memory_limit: usize::MAX,
             seed: 1,
         }
     }
@@ -52,7 +55,8 @@ impl Bench {
         let args = Args::new(items);
         let name = args.name().to_ascii_lowercase();
         let mut out = Reply::new(self.protocol);
-        self.work = self.cancel.clone().map_or_else(Work::unlimited, Work::until);
+        let work = self.cancel.clone().map_or_else(Work::unlimited, Work::until);
+        self.work = work.with_memory_limit(self.memory_limit);
         let result = match lookup(&name).and_then(|command| resolve(command, args)) {
             None => Err(CommandError::new("ERR unknown command")),
             Some(command) if !command.arity.allows(args.len()) => {

@@ -1,6 +1,6 @@
 //! What bounds the memory that a transaction makes its node hold.
 
-use store_engine::CommandError;
+use store_engine::{CommandError, error};
 
 /// What a call meets that needs memory, while the data exceeds `maxmemory` and no key can be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Default for TxnLimits {
 }
 
 /// The refusal of a command that needs memory, in Redis' words.
-pub const FULL: CommandError = CommandError::new("OOM command not allowed when used memory > 'maxmemory'.");
+pub const FULL: CommandError = error::OUT_OF_MEMORY;
 
 /// Memory that a transaction holds: of what its undo log contains, values that were moved out of the data are no more than
 /// there was before.

@@ -120,6 +120,7 @@ impl LocalTransaction {
         let mut own = Reply::new(out.protocol);
         own.set_limit(out.limit().saturating_sub(out.buf.len()));
         own.cancel = (interruption == Interruption::RollsBack).then(|| cancel.0.clone());
+        own.memory_limit = self.node.memory_limit();
         let mut alone = CallBuffer::default();
         alone.push(call);
         let long = LongCall {

@@ -1,5 +1,6 @@
 //! What scripts and transactions can make the server hold: data, memory to roll back, images of scripts and libraries.
 
+use store_engine::rdb;
 use tests::{Client, TestServer, Topology, notation, over_nodes, wait_until};
 
 /// A server, or a gateway with store nodes, whose data may take 20 MB (of each node), with further arguments.
@@ -161,6 +162,41 @@ fn scripts_and_libraries_are_limited_in_bytes(on: Topology) {
     let reported = notation::reply(&client.call(["FUNCTION", "LOAD", &library("second", 150_000)]));
     assert!(reported.starts_with("-SCRIPTLIMIT cache: libraries would use "), "{reported}");
     assert_eq!(reply(&mut client, "FCALL first 0"), "150000");
+}
+
+/// A payload for RESTORE: a string of so many times 264 bytes and one more, packed into a hundredth.
+fn packed_string(runs: usize) -> Vec<u8> {
+    let packed = [&b"\x00a"[..], &[0xe0, 0xff, 0x00].repeat(runs)].concat();
+    let mut payload = b"\x00\xc3".to_vec();
+    for len in [packed.len(), 1 + 264 * runs] {
+        payload.push(0x80);
+        payload.extend_from_slice(&(len as u32).to_be_bytes());
+    }
+    payload.extend_from_slice(&packed);
+    rdb::seal(&mut payload);
+    payload
+}
+
+#[test]
+fn a_packed_value_that_is_larger_than_maxmemory_is_not_unpacked() {
+    let server = TestServer::start(&["--maxmemory", "20mb"]);
+    let mut client = server.client();
+    let fits = packed_string(30_000);
+    let reported = notation::reply(&client.call([&b"RESTORE"[..], b"fits", b"0", &fits]));
+    assert_eq!(reported, "+OK");
+    assert_eq!(reply(&mut client, "STRLEN fits"), "7920001");
+    let payload = packed_string(800_000);
+    let before = server.peak_bytes();
+    for call in [&[&b"RESTORE"[..], b"k", b"0", &payload][..], &[b"RESTORE-ASKING", b"k", b"0", &payload]] {
+        let reported = notation::reply(&client.call(call.iter()));
+        assert_eq!(reported, format!("{FULL}."));
+    }
+    let script = b"return redis.call('RESTORE', KEYS[1], 0, ARGV[1])";
+    let reported = notation::reply(&client.call([&b"EVAL"[..], script, b"1", b"k", &payload]));
+    assert!(reported.starts_with(FULL), "{reported}");
+    let grown = server.peak_bytes() - before;
+    assert!(grown < 64 << 20, "{grown} bytes for a payload of {}", payload.len());
+    assert_eq!(reply(&mut client, "EXISTS k"), "0");
 }
 
 /// A user whose fuel is limited pays for the state of the libraries that it calls.

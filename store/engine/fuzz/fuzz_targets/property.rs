@@ -6,7 +6,7 @@ use store_engine::rdb::file::{RdbItem, RdbReader};
 use store_engine::rdb::{Dialect, Payload, Version};
 use store_engine::size::allocated;
 use store_engine::{
-    Args, Ctx, Effects, Entry, Partition, Partitions, Protocol, Reply, Stamp, UndoLog, Value, command,
+    Args, Ctx, Effects, Entry, Partition, Partitions, Protocol, Reply, Stamp, UndoLog, Value, Work, command,
     glob as globs, hyperloglog as registers, rdb,
 };
 
@@ -68,7 +68,7 @@ pub fn restore(body: &[u8]) {
         if version == Version::Valkey9_0 && body.first().is_none_or(|kind| *kind < 22) {
             continue;
         }
-        if let Ok(value) = rdb::load(Payload { body, dialect: version.dialect() }) {
+        if let Ok(value) = rdb::load(Payload { body, dialect: version.dialect() }, &Work::unlimited()) {
             same_again(&value);
         }
         let mut payload = body.to_vec();
@@ -243,7 +243,7 @@ pub fn effects(bytes: &[u8]) {
     // but what DUMP makes of it is a value like others.
     for (_, entry) in engine.entries() {
         let payload = rdb::dump(&entry.value, Dialect::Valkey);
-        if let Ok(value) = rdb::load(rdb::unseal(&payload).expect("our own seal")) {
+        if let Ok(value) = rdb::load(rdb::unseal(&payload).expect("our own seal"), &Work::unlimited()) {
             same_again(&value);
         }
     }
@@ -253,7 +253,7 @@ pub fn effects(bytes: &[u8]) {
 fn same_again(value: &Value) {
     for reader in [Dialect::Redis, Dialect::Valkey] {
         let payload = rdb::dump(value, reader);
-        let again = rdb::load(rdb::unseal(&payload).expect("our own seal"));
+        let again = rdb::load(rdb::unseal(&payload).expect("our own seal"), &Work::unlimited());
         assert_eq!(meaning(&again.expect("what DUMP gives can be restored")), meaning(value));
     }
 }
@@ -309,7 +309,7 @@ impl Engine {
             undo,
             effects: Some(&mut self.effects),
             key_actions: None,
-            work: &store_engine::Work::unlimited(),
+            work: &Work::unlimited(),
             out: &mut out,
         };
         // Errors are replies, too.

@@ -28,6 +28,8 @@ pub enum Cause {
     Short,
     /// This cannot be.
     Damage(&'static str),
+    /// A string of so many bytes is more than is read.
+    TooLong(u64),
     /// It may be right, but we do not have that.
     Foreign(Cow<'static, str>),
 }
@@ -39,6 +41,7 @@ impl fmt::Display for Fault {
             Cause::Source(error) => error.fmt(f),
             Cause::Short => f.write_str("the data end here"),
             Cause::Damage(what) => write!(f, "damaged data: {what}"),
+            Cause::TooLong(_) => f.write_str("damaged data: a string is too long"),
             Cause::Foreign(what) => write!(f, "not supported: {what}"),
         }
     }
@@ -163,6 +166,33 @@ impl<R: Read> Decoder<R> {
         Ok(text)
     }
 
+    /// Reads how many bytes of the next string follow, and how many they are when they are unpacked.
+    pub(super) fn string_size(&mut self) -> Result<(u64, u64), Fault> {
+        match self.start()? {
+            Start::Length(len) => Ok((len, len)),
+            Start::Special(form @ 0..=2) => Ok((1 << form, 1 << form)),
+            Start::Special(3) => Ok((self.length()?, self.length()?)),
+            Start::Special(_) => Err(self.damage("a string of unknown form")),
+        }
+    }
+
+    /// Skips so many bytes.
+    pub(super) fn skip(&mut self, mut len: u64) -> Result<(), Fault> {
+        let mut skipped = [0; 512];
+        while len > 0 {
+            let step = len.min(skipped.len() as u64);
+            self.exact(&mut skipped[..step as usize])?;
+            len -= step;
+        }
+        Ok(())
+    }
+
+    /// Skips the next string without unpacking it.
+    pub(super) fn skip_string(&mut self) -> Result<(), Fault> {
+        let (bytes, _) = self.string_size()?;
+        self.skip(bytes)
+    }
+
     fn packed(&mut self, into: &mut Vec<u8>) -> Result<(), Fault> {
         let (packed, len) = (self.length()?, self.length()?);
         self.check(packed)?;
@@ -174,7 +204,10 @@ impl<R: Read> Decoder<R> {
     }
 
     fn check(&self, len: u64) -> Result<(), Fault> {
-        if len > self.longest { Err(self.damage("a string is too long")) } else { Ok(()) }
+        match len > self.longest {
+            true => Err(Fault { offset: self.offset, cause: Cause::TooLong(len) }),
+            false => Ok(()),
+        }
     }
 }
 
@@ -291,6 +324,25 @@ mod tests {
             (b"", Err("byte 0: the data end here".into())),
         ] {
             assert_eq!(read(bytes, 1000), wanted.map(Into::into), "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn strings_are_skipped_without_a_look_at_them() {
+        for (bytes, wanted) in [
+            (&b"\x04text"[..], Ok((4, 4))),
+            (b"\xc1\x00\x01", Ok((2, 2))),
+            (b"\xc2\x00\x00\x01\x00", Ok((4, 4))),
+            (b"\xc3\x01\x81\xff\xff\xff\xff\xff\xff\xff\xffx", Ok((1, u64::MAX))),
+            (b"\xc4\x01", Err("byte 1: damaged data: a string of unknown form".to_owned())),
+            (b"\x05text", Err("byte 1: the data end here".to_owned())),
+        ] {
+            let mut decoder = Decoder::new(bytes);
+            let size = decoder.string_size().and_then(|size| decoder.skip(size.0).map(|()| size));
+            assert_eq!(size.map_err(|fault| fault.to_string()), wanted, "{}", bytes.escape_ascii());
+            assert!(wanted.is_err() || decoder.source().is_empty(), "all of it");
+            let skipped = Decoder::new(bytes).skip_string();
+            assert_eq!(skipped.is_ok(), wanted.is_ok());
         }
     }
 

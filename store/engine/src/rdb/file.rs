@@ -12,7 +12,7 @@ use super::key::{AUX, EXPIRE_MS, FREQ, IDLE, STICKY, write_aux, write_key};
 use super::template::{TEMPLATE, Templates};
 use super::{Dialect, KeyMeta, LIBRARY, Version, module, object};
 use crate::snapshot::SnapshotPart;
-use crate::{DATABASES, Entry, Stamp};
+use crate::{DATABASES, Entry, Stamp, Work};
 
 const SIGNATURE: &[u8] = b"REDIS";
 /// That of Valkey since 9.0, whose versions have three digits.
@@ -275,7 +275,8 @@ impl<R: Read> RdbReader<R> {
                 }
                 kind => {
                     let key = from.owned()?;
-                    let value = object::read(kind, self.dialect, &self.templates, from)?;
+                    let (work, templates) = (Work::unlimited(), &self.templates);
+                    let value = object::read(kind, self.dialect, templates, from, &work)?;
                     let (expire_at_ms, meta) = (self.expire_at_ms.take(), std::mem::take(&mut self.meta));
                     // Redis has been known to write empty collections, and skips them.
                     if let Some(value) = value {

@@ -1,7 +1,17 @@
 //! LZF, with which Redis packs strings: runs of new bytes, and references to bytes already there.
 
-/// Appends what was packed, which must be `len` bytes.
+/// The longest run of bytes that a reference stands for.
+const LONGEST_RUN: u64 = 264;
+/// Bytes that each byte of what was packed stands for, at most: a reference to the longest run has three.
+pub const MOST_BYTES_OF_ONE: u64 = LONGEST_RUN / 3;
+
+/// Appends what was packed, which must be `len` bytes. No more memory is taken than for these.
 pub fn unpack(mut packed: &[u8], len: u64, out: &mut Vec<u8>) -> Option<()> {
+    if len > MOST_BYTES_OF_ONE * packed.len() as u64 {
+        return None;
+    }
+    // That there are too many is seen behind the last run.
+    out.reserve_exact((len + LONGEST_RUN) as usize);
     let start = out.len();
     let mut take = |count: usize| {
         let (taken, rest) = packed.split_at_checked(count)?;
@@ -50,6 +60,8 @@ mod tests {
             (b"\x00a\xe0\x00", 10, None),
             (b"\x00a\xe0", 10, None),
             (b"\x02ab", 3, None),
+            (b"\x00a\xe0\xff\x00", 265, Some("a".repeat(265).as_str())),
+            (b"\x00a\xe0\xff\x00", u64::MAX, None),
         ] {
             // What was there before is not referred to.
             let mut out = b"before".to_vec();

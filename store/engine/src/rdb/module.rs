@@ -45,14 +45,13 @@ pub fn skip_key_meta<R: Read>(from: &mut Decoder<R>) -> Result<(), Fault> {
 
 /// Skips what a module has written, part by part, up to its end.
 fn skip_value<R: Read>(from: &mut Decoder<R>) -> Result<(), Fault> {
-    let mut text = Vec::new();
     loop {
         match from.length()? {
             0 => return Ok(()),
             1 | 2 => drop(from.length()?),
             3 => drop(from.bytes::<4>()?),
             4 => drop(from.bytes::<8>()?),
-            5 => from.string(&mut text)?,
+            5 => from.skip_string()?,
             _ => return Err(from.damage("data of a module of unknown form")),
         }
     }

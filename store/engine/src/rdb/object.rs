@@ -12,7 +12,7 @@ use super::stream;
 use super::template::{self, Templates};
 use super::version::Dialect;
 use crate::value::{Hash, List, Set, Str, ZSet};
-use crate::{Value, number};
+use crate::{Value, Work, number};
 
 /// Lists of more bytes are written element by element; Redis would begin a second listpack.
 const MOST_IN_ONE: usize = 8192;
@@ -163,27 +163,33 @@ const UNKNOWN: Damage = "a value of unknown type";
 /// The time of a field that does not expire, in Valkey.
 const NEVER: i64 = -1;
 
-/// Reads a value of this kind. `None`: a collection without elements, which nobody should have written.
+/// Reads a value of this kind, only a part of it if `work` ends. `None`: a collection without elements, which nobody should
+/// have written.
 pub fn read<R: Read>(
     kind: u8,
     dialect: Dialect,
     templates: &Templates,
     from: &mut Decoder<R>,
+    work: &Work,
 ) -> Result<Option<Value>, Fault> {
     let value = match kind {
-        STRING => Value::string(&from.owned()?),
-        LIST => read_list(from)?,
-        SET => read_set(from)?,
-        ZSET | ZSET_2 => read_zset(from, kind)?,
-        HASH => read_hash(from)?,
-        LIST_QUICKLIST | LIST_QUICKLIST_2 => read_quicklist(from, kind)?,
+        STRING => {
+            let text = from.owned()?;
+            work.step_bytes(text.len());
+            Value::String(Str::from_vec(text))
+        }
+        LIST => read_list(from, work)?,
+        SET => read_set(from, work)?,
+        ZSET | ZSET_2 => read_zset(from, kind, work)?,
+        HASH => read_hash(from, work)?,
+        LIST_QUICKLIST | LIST_QUICKLIST_2 => read_quicklist(from, kind, work)?,
         HASH_ZIPMAP | LIST_ZIPLIST | SET_INTSET | ZSET_ZIPLIST | HASH_ZIPLIST | HASH_LISTPACK
         | ZSET_LISTPACK | SET_LISTPACK => {
             let packed = from.owned()?;
-            read_packed(kind, &packed).map_err(|damage| from.damage(damage))?
+            read_packed(kind, &packed, work).map_err(|damage| from.damage(damage))?
         }
         STREAM_LISTPACKS | STREAM_LISTPACKS_2 | STREAM_LISTPACKS_3 => {
-            Value::Stream(stream::read(kind, from)?)
+            Value::Stream(stream::read(kind, from, work)?)
         }
         MODULE => return Err(from.foreign("values of modules of a Redis before its release")),
         MODULE_2 => {
@@ -191,70 +197,85 @@ pub fn read<R: Read>(
             return Err(from.foreign(format!("values of the module type {name}")));
         }
         FIRST_OF_ONE.. => match dialect {
-            Dialect::Redis => read_of_redis(kind, templates, from)?,
-            Dialect::Valkey => read_of_valkey(kind, from)?,
+            Dialect::Redis => read_of_redis(kind, templates, from, work)?,
+            Dialect::Valkey => read_of_valkey(kind, from, work)?,
         },
         _ => return Err(from.damage(UNKNOWN)),
     };
     Ok(Some(value).filter(|value| !value.is_empty_collection()))
 }
 
-fn read_of_redis<R: Read>(kind: u8, templates: &Templates, from: &mut Decoder<R>) -> Result<Value, Fault> {
+fn read_of_redis<R: Read>(
+    kind: u8,
+    templates: &Templates,
+    from: &mut Decoder<R>,
+    work: &Work,
+) -> Result<Value, Fault> {
     Ok(match kind {
-        HASH_METADATA => read_with_first(from)?,
+        HASH_METADATA => read_with_first(from, work)?,
         HASH_LISTPACK_EX => {
             let (_first, packed) = (from.bytes::<8>()?, from.owned()?);
-            packed::listpack(&packed).and_then(expiring_hash_of).map_err(|damage| from.damage(damage))?
+            let hash = packed::listpack(&packed).and_then(|elements| expiring_hash_of(elements, work));
+            hash.map_err(|damage| from.damage(damage))?
         }
         HASH_METADATA_PRE_GA | HASH_LISTPACK_EX_PRE_GA => {
             return Err(from.foreign("hashes of a Redis before its release"));
         }
-        STREAM_LISTPACKS_4 | STREAM_LISTPACKS_5 => Value::Stream(stream::read(kind, from)?),
+        STREAM_LISTPACKS_4 | STREAM_LISTPACKS_5 => Value::Stream(stream::read(kind, from, work)?),
         HASH_TEMPLATE_LISTPACK
         | HASH_TEMPLATE_LISTPACK_REF
         | HASH_TEMPLATE_ARRAY
-        | HASH_TEMPLATE_ARRAY_REF => Value::Hash(template::read(kind, templates, from)?),
+        | HASH_TEMPLATE_ARRAY_REF => Value::Hash(template::read(kind, templates, from, work)?),
         ARRAY => return Err(from.foreign("arrays of Redis 8.8")),
         GCRA => return Err(from.foreign("rate limiters (GCRA)")),
         _ => return Err(from.damage(UNKNOWN)),
     })
 }
 
-fn read_of_valkey<R: Read>(kind: u8, from: &mut Decoder<R>) -> Result<Value, Fault> {
+fn read_of_valkey<R: Read>(kind: u8, from: &mut Decoder<R>, work: &Work) -> Result<Value, Fault> {
     match kind {
-        HASH_2 => read_hash_2(from),
+        HASH_2 => read_hash_2(from, work),
         PATH_HASH => Err(from.foreign("path hashes of Valkey 9.2")),
         _ => Err(from.damage(UNKNOWN)),
     }
 }
 
-fn read_list<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
+fn read_list<R: Read>(from: &mut Decoder<R>, work: &Work) -> Result<Value, Fault> {
     let (mut list, mut element) = (List::default(), Vec::new());
     for _ in 0..from.length()? {
         from.string(&mut element)?;
         list.push(false, &element);
+        if !work.add_element(element.len(), list.bytes()) {
+            break;
+        }
     }
     Ok(Value::List(list))
 }
 
-fn read_set<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
+fn read_set<R: Read>(from: &mut Decoder<R>, work: &Work) -> Result<Value, Fault> {
     let (mut set, mut member) = (Set::default(), Vec::new());
     for _ in 0..from.length()? {
         from.string(&mut member)?;
         if !set.insert(&member) {
             return Err(from.damage(TWICE));
         }
+        if !work.add_element(member.len(), set.bytes()) {
+            break;
+        }
     }
     Ok(Value::Set(set))
 }
 
-fn read_hash<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
+fn read_hash<R: Read>(from: &mut Decoder<R>, work: &Work) -> Result<Value, Fault> {
     let (mut hash, mut field, mut value) = (Hash::default(), Vec::new(), Vec::new());
     for _ in 0..from.length()? {
         from.string(&mut field)?;
         from.string(&mut value)?;
         if !hash.insert(&field, &value) {
             return Err(from.damage(TWICE));
+        }
+        if !work.add_element(field.len() + value.len(), hash.bytes()) {
+            break;
         }
     }
     Ok(Value::Hash(hash))
@@ -274,7 +295,7 @@ fn add_field(hash: &mut Hash, field: &[u8], value: &[u8], at: u64) -> Result<(),
     Ok(())
 }
 
-fn read_hash_2<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
+fn read_hash_2<R: Read>(from: &mut Decoder<R>, work: &Work) -> Result<Value, Fault> {
     let (mut hash, mut field, mut value) = (Hash::default(), Vec::new(), Vec::new());
     for _ in 0..from.length()? {
         from.string(&mut field)?;
@@ -285,11 +306,14 @@ fn read_hash_2<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
             at => at.max(1).cast_unsigned(),
         };
         add_field(&mut hash, &field, &value, at).map_err(|damage| from.damage(damage))?;
+        if !work.add_element(field.len() + value.len(), hash.bytes()) {
+            break;
+        }
     }
     Ok(Value::Hash(hash))
 }
 
-fn read_with_first<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
+fn read_with_first<R: Read>(from: &mut Decoder<R>, work: &Work) -> Result<Value, Fault> {
     let (mut hash, mut field, mut value) = (Hash::default(), Vec::new(), Vec::new());
     let first = u64::from_le_bytes(from.bytes()?);
     for _ in 0..from.length()? {
@@ -302,16 +326,22 @@ fn read_with_first<R: Read>(from: &mut Decoder<R>) -> Result<Value, Fault> {
         };
         let added = at.ok_or(TIME).and_then(|at| add_field(&mut hash, &field, &value, at));
         added.map_err(|damage| from.damage(damage))?;
+        if !work.add_element(field.len() + value.len(), hash.bytes()) {
+            break;
+        }
     }
     Ok(Value::Hash(hash))
 }
 
-fn read_zset<R: Read>(from: &mut Decoder<R>, kind: u8) -> Result<Value, Fault> {
+fn read_zset<R: Read>(from: &mut Decoder<R>, kind: u8, work: &Work) -> Result<Value, Fault> {
     let (mut zset, mut member) = (ZSet::new(), Vec::new());
     for _ in 0..from.length()? {
         from.string(&mut member)?;
         let score = if kind == ZSET_2 { f64::from_le_bytes(from.bytes()?) } else { spelled_score(from)? };
         add(&mut zset, &member, score).map_err(|damage| from.damage(damage))?;
+        if !work.add_element(member.len(), zset.bytes()) {
+            break;
+        }
     }
     Ok(Value::ZSet(zset))
 }
@@ -342,7 +372,7 @@ fn score_of(text: &[u8]) -> Result<f64, Damage> {
     if read == text.len() && read > 0 { Ok(score) } else { Err(SCORE) }
 }
 
-fn read_quicklist<R: Read>(from: &mut Decoder<R>, kind: u8) -> Result<Value, Fault> {
+fn read_quicklist<R: Read>(from: &mut Decoder<R>, kind: u8, work: &Work) -> Result<Value, Fault> {
     let (mut list, mut node) = (List::default(), Vec::new());
     for _ in 0..from.length()? {
         let container = if kind == LIST_QUICKLIST { PACKED } else { from.length()? };
@@ -354,74 +384,105 @@ fn read_quicklist<R: Read>(from: &mut Decoder<R>, kind: u8) -> Result<Value, Fau
                 Ok(())
             }
             PACKED if kind == LIST_QUICKLIST => {
-                packed::ziplist(&node).and_then(|elements| extend(&mut list, elements))
+                packed::ziplist(&node).and_then(|elements| extend(&mut list, elements, work))
             }
-            PACKED => packed::listpack(&node).and_then(|elements| extend(&mut list, elements)),
+            PACKED => packed::listpack(&node).and_then(|elements| extend(&mut list, elements, work)),
             _ => Err("a part of a list of unknown form"),
         };
         done.map_err(|damage| from.damage(damage))?;
+        if !work.add_element(node.len(), list.bytes()) {
+            break;
+        }
     }
     Ok(Value::List(list))
 }
 
-fn read_packed(kind: u8, bytes: &[u8]) -> Result<Value, Damage> {
+fn read_packed(kind: u8, bytes: &[u8], work: &Work) -> Result<Value, Damage> {
     match kind {
         LIST_ZIPLIST => {
             let mut list = List::default();
-            extend(&mut list, packed::ziplist(bytes)?)?;
+            extend(&mut list, packed::ziplist(bytes)?, work)?;
             Ok(Value::List(list))
         }
-        SET_INTSET => set_of(packed::intset(bytes)?.map(|number| number.map(packed::spelled))),
-        SET_LISTPACK => set_of(packed::listpack(bytes)?),
-        HASH_ZIPMAP => hash_of(packed::zipmap(bytes)?.into_iter().map(|text| Ok(text.into()))),
-        HASH_ZIPLIST => hash_of(packed::ziplist(bytes)?),
-        HASH_LISTPACK => hash_of(packed::listpack(bytes)?),
-        ZSET_ZIPLIST => zset_of(packed::ziplist(bytes)?),
-        ZSET_LISTPACK => zset_of(packed::listpack(bytes)?),
+        SET_INTSET => set_of(packed::intset(bytes)?.map(|number| number.map(packed::spelled)), work),
+        SET_LISTPACK => set_of(packed::listpack(bytes)?, work),
+        HASH_ZIPMAP => hash_of(packed::zipmap(bytes)?, work),
+        HASH_ZIPLIST => hash_of(packed::ziplist(bytes)?, work),
+        HASH_LISTPACK => hash_of(packed::listpack(bytes)?, work),
+        ZSET_ZIPLIST => zset_of(packed::ziplist(bytes)?, work),
+        ZSET_LISTPACK => zset_of(packed::listpack(bytes)?, work),
         _ => unreachable!("the caller has named all that is packed"),
     }
 }
 
-fn extend<'a>(list: &mut List, mut elements: impl Iterator<Item = Element<'a>>) -> Result<(), Damage> {
-    elements.try_for_each(|element| {
-        list.push(false, &element?);
-        Ok(())
-    })
+fn extend<'a>(
+    list: &mut List,
+    elements: impl Iterator<Item = Element<'a>>,
+    work: &Work,
+) -> Result<(), Damage> {
+    for element in elements {
+        let element = element?;
+        list.push(false, &element);
+        if !work.add_element(element.len(), list.bytes()) {
+            break;
+        }
+    }
+    Ok(())
 }
 
-fn set_of<'a>(mut elements: impl Iterator<Item = Element<'a>>) -> Result<Value, Damage> {
+fn set_of<'a>(elements: impl Iterator<Item = Element<'a>>, work: &Work) -> Result<Value, Damage> {
     let mut set = Set::default();
-    elements.try_for_each(|member| if set.insert(&member?) { Ok(()) } else { Err(TWICE) })?;
+    for member in elements {
+        let member = member?;
+        if !set.insert(&member) {
+            return Err(TWICE);
+        }
+        if !work.add_element(member.len(), set.bytes()) {
+            break;
+        }
+    }
     Ok(Value::Set(set))
 }
 
-fn hash_of<'a>(mut elements: impl Iterator<Item = Element<'a>>) -> Result<Value, Damage> {
+fn hash_of<'a>(mut elements: impl Iterator<Item = Element<'a>>, work: &Work) -> Result<Value, Damage> {
     let mut hash = Hash::default();
     while let Some(field) = elements.next() {
         let (field, value) = (field?, elements.next().ok_or(ODD)??);
         if !hash.insert(&field, &value) {
             return Err(TWICE);
         }
+        if !work.add_element(field.len() + value.len(), hash.bytes()) {
+            break;
+        }
     }
     Ok(Value::Hash(hash))
 }
 
 /// Field, value and time in turn.
-fn expiring_hash_of<'a>(mut elements: impl Iterator<Item = Element<'a>>) -> Result<Value, Damage> {
+fn expiring_hash_of<'a>(
+    mut elements: impl Iterator<Item = Element<'a>>,
+    work: &Work,
+) -> Result<Value, Damage> {
     let mut hash = Hash::default();
     while let Some(field) = elements.next() {
         let (field, value) = (field?, elements.next().ok_or(ODD)??);
         let at = number::parse_i64(&elements.next().ok_or(ODD)??).ok_or(TIME)?;
         add_field(&mut hash, &field, &value, u64::try_from(at).map_err(|_| TIME)?)?;
+        if !work.add_element(field.len() + value.len(), hash.bytes()) {
+            break;
+        }
     }
     Ok(Value::Hash(hash))
 }
 
-fn zset_of<'a>(mut elements: impl Iterator<Item = Element<'a>>) -> Result<Value, Damage> {
+fn zset_of<'a>(mut elements: impl Iterator<Item = Element<'a>>, work: &Work) -> Result<Value, Damage> {
     let mut zset = ZSet::new();
     while let Some(member) = elements.next() {
         let (member, score) = (member?, elements.next().ok_or(ODD)??);
         add(&mut zset, &member, score_of(&score)?)?;
+        if !work.add_element(member.len(), zset.bytes()) {
+            break;
+        }
     }
     Ok(Value::ZSet(zset))
 }

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use super::codec::{Decoder, Fault, write_length, write_string};
 use super::kind::{STREAM_LISTPACKS, STREAM_LISTPACKS_3, STREAM_LISTPACKS_4, STREAM_LISTPACKS_5};
 use super::packed::Damage;
+use crate::Work;
 use crate::value::Stream;
 use crate::value::stream::{Group, Id, Meta, Node, Part};
 
@@ -58,17 +59,21 @@ fn read_id<R: Read>(from: &mut Decoder<R>) -> Result<Id, Fault> {
     Ok(Id { ms: from.length()?, seq: from.length()? })
 }
 
-/// Reads a stream of one of the five kinds. What idempotent producers have sent is skipped: Redis itself remembers it
-/// for some seconds only.
-pub fn read<R: Read>(kind: u8, from: &mut Decoder<R>) -> Result<Stream, Fault> {
+/// Reads a stream of one of the five kinds, only a part of it if `work` ends. What idempotent producers have sent is
+/// skipped: Redis itself remembers it for some seconds only.
+pub fn read<R: Read>(kind: u8, from: &mut Decoder<R>, work: &Work) -> Result<Stream, Fault> {
     let mut stream = Stream::default();
     let mut own = Vec::new();
     for _ in 0..from.length()? {
         from.string(&mut own)?;
         let id = own.as_slice().try_into().map(Id::from_bytes);
         let id = id.map_err(|_| from.damage("a part of a stream has no ID"))?;
-        let node = Node::checked(id, from.owned()?).map_err(|damage| from.damage(damage))?;
+        let node = Node::checked(id, from.owned()?, work).map_err(|damage| from.damage(damage))?;
+        let node_bytes = node.bytes();
         stream.put_node(id, node).map_err(|_| from.damage("the parts of a stream are not in order"))?;
+        if !work.add_element(node_bytes, stream.bytes()) {
+            return Ok(stream);
+        }
     }
     let len = from.length()?;
     if len != stream.len() as u64 {
@@ -86,21 +91,23 @@ pub fn read<R: Read>(kind: u8, from: &mut Decoder<R>) -> Result<Stream, Fault> {
         return Err(from.damage("a stream has entries behind its last"));
     }
     for _ in 0..from.length()? {
-        read_group(kind, from, &mut stream)?;
+        read_group(kind, from, &mut stream, work)?;
+        if !work.add_element(0, stream.bytes()) {
+            return Ok(stream);
+        }
     }
     if kind >= STREAM_LISTPACKS_4 {
-        skip_producers(from)?;
+        skip_producers(from, work)?;
     }
     Ok(stream)
 }
 
-fn skip_producers<R: Read>(from: &mut Decoder<R>) -> Result<(), Fault> {
-    let mut text = Vec::new();
+fn skip_producers<R: Read>(from: &mut Decoder<R>, work: &Work) -> Result<(), Fault> {
     let (_seconds, _most_entries) = (from.length()?, from.length()?);
     for _ in 0..from.length()? {
-        from.string(&mut text)?;
-        for _ in 0..from.length()? {
-            from.string(&mut text)?;
+        from.skip_string()?;
+        for _ in work.over(0..from.length()?) {
+            from.skip_string()?;
             read_id(from)?;
         }
     }
@@ -108,7 +115,12 @@ fn skip_producers<R: Read>(from: &mut Decoder<R>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn read_group<R: Read>(kind: u8, from: &mut Decoder<R>, stream: &mut Stream) -> Result<(), Fault> {
+fn read_group<R: Read>(
+    kind: u8,
+    from: &mut Decoder<R>,
+    stream: &mut Stream,
+    work: &Work,
+) -> Result<(), Fault> {
     let name = from.owned()?;
     if stream.group(&name).is_some() {
         return Err(from.damage(TWICE));
@@ -121,7 +133,7 @@ fn read_group<R: Read>(kind: u8, from: &mut Decoder<R>, stream: &mut Stream) -> 
     stream.put_group(&name, Group::new(last_id, entries_read));
     // Whose they are is told later.
     let mut pending = BTreeMap::new();
-    for _ in 0..from.length()? {
+    for _ in work.over(0..from.length()?) {
         let id = Id::from_bytes(from.bytes()?);
         let delivered = (i64::from_le_bytes(from.bytes()?), from.length()?);
         if pending.insert(id, delivered).is_some() {
@@ -129,7 +141,7 @@ fn read_group<R: Read>(kind: u8, from: &mut Decoder<R>, stream: &mut Stream) -> 
         }
     }
     let mut consumer = Vec::new();
-    for _ in 0..from.length()? {
+    for _ in work.over(0..from.length()?) {
         from.string(&mut consumer)?;
         if stream.group(&name).is_some_and(|group| group.consumer(&consumer).is_some()) {
             return Err(from.damage(TWICE));
@@ -143,7 +155,7 @@ fn read_group<R: Read>(kind: u8, from: &mut Decoder<R>, stream: &mut Stream) -> 
             stream.put_part(part, bytes).expect("its group and its consumer are there");
         };
         put(Part::Consumer(&name, &consumer), &Part::consumer_bytes(seen_ms));
-        for _ in 0..from.length()? {
+        for _ in work.over(0..from.length()?) {
             let id = Id::from_bytes(from.bytes()?);
             let Some((delivered_ms, count)) = pending.remove(&id) else {
                 return Err(from.damage("a consumer of a stream has what its group does not know of"));

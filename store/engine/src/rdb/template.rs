@@ -9,8 +9,9 @@ use super::kind::{
     HASH_TEMPLATE_ARRAY, HASH_TEMPLATE_ARRAY_REF, HASH_TEMPLATE_LISTPACK, HASH_TEMPLATE_LISTPACK_REF,
 };
 use super::packed::{self, Damage, ODD, TWICE};
-use crate::number;
+use crate::size::allocated;
 use crate::value::Hash;
+use crate::{Work, number};
 
 /// Marks a template in a file.
 pub const TEMPLATE: u8 = 242;
@@ -30,7 +31,7 @@ impl Templates {
     /// Reads a template, behind its mark.
     pub fn add<R: Read>(&mut self, from: &mut Decoder<R>) -> Result<(), Fault> {
         let number = from.length()?;
-        let fields = plain_names(from)?;
+        let fields = plain_names(from, &Work::unlimited())?;
         match self.0.insert(number, fields) {
             None => Ok(()),
             Some(_) => Err(from.damage("two templates of hashes have the same number")),
@@ -38,33 +39,62 @@ impl Templates {
     }
 }
 
-fn plain_names<R: Read>(from: &mut Decoder<R>) -> Result<Vec<Vec<u8>>, Fault> {
-    let mut names = Vec::new();
-    for _ in 0..from.length()? {
-        names.push(from.owned()?);
-    }
-    Ok(names)
+/// Texts that are kept one by one while a hash is read.
+#[derive(Default)]
+struct Texts {
+    all: Vec<Vec<u8>>,
+    /// What they take in memory.
+    bytes: usize,
 }
 
-fn own_names<R: Read>(from: &mut Decoder<R>) -> Result<Vec<Vec<u8>>, Fault> {
+impl Texts {
+    /// Adds a text, and says whether to go on.
+    fn push(&mut self, text: Vec<u8>, work: &Work) -> bool {
+        let len = text.len();
+        self.bytes += size_of::<Vec<u8>>() + allocated(text.capacity());
+        self.all.push(text);
+        work.add_element(len, self.bytes)
+    }
+}
+
+fn plain_names<R: Read>(from: &mut Decoder<R>, work: &Work) -> Result<Vec<Vec<u8>>, Fault> {
+    let mut names = Texts::default();
+    for _ in 0..from.length()? {
+        if !names.push(from.owned()?, work) {
+            break;
+        }
+    }
+    Ok(names.all)
+}
+
+fn own_names<R: Read>(from: &mut Decoder<R>, work: &Work) -> Result<Vec<Vec<u8>>, Fault> {
     match from.length()? {
-        PACKED => unpacked(from),
-        PLAIN => plain_names(from),
+        PACKED => unpacked(from, work),
+        PLAIN => plain_names(from, work),
         _ => Err(from.damage("names of fields of unknown form")),
     }
 }
 
-fn unpacked<R: Read>(from: &mut Decoder<R>) -> Result<Vec<Vec<u8>>, Fault> {
-    let packed = from.owned()?;
-    let elements = packed::listpack(&packed)
-        .and_then(|elements| elements.map(|element| element.map(|text| text.into_owned())).collect());
-    elements.map_err(|damage| from.damage(damage))
+fn unpacked<R: Read>(from: &mut Decoder<R>, work: &Work) -> Result<Vec<Vec<u8>>, Fault> {
+    let (packed, mut texts) = (from.owned()?, Texts::default());
+    for element in packed::listpack(&packed).map_err(|damage| from.damage(damage))? {
+        let text = element.map_err(|damage| from.damage(damage))?.into_owned();
+        if !texts.push(text, work) {
+            break;
+        }
+    }
+    Ok(texts.all)
 }
 
-/// Reads a hash of one of the four kinds.
-pub fn read<R: Read>(kind: u8, templates: &Templates, from: &mut Decoder<R>) -> Result<Hash, Fault> {
+/// Reads a hash of one of the four kinds, only a part of it if `work` ends.
+pub fn read<R: Read>(
+    kind: u8,
+    templates: &Templates,
+    from: &mut Decoder<R>,
+    work: &Work,
+) -> Result<Hash, Fault> {
     let own = match kind {
-        HASH_TEMPLATE_LISTPACK | HASH_TEMPLATE_ARRAY => Some(own_names(from)?),
+        HASH_TEMPLATE_LISTPACK | HASH_TEMPLATE_ARRAY => Some(own_names(from, work)?),
         _ => None,
     };
     let known = |number: Option<u64>| number.and_then(|number| templates.0.get(&number));
@@ -72,7 +102,7 @@ pub fn read<R: Read>(kind: u8, templates: &Templates, from: &mut Decoder<R>) -> 
     match kind {
         HASH_TEMPLATE_LISTPACK | HASH_TEMPLATE_LISTPACK_REF => {
             // Before the values is the number of the template, also where that means nothing.
-            let elements = unpacked(from)?;
+            let elements = unpacked(from, work)?;
             let Some((number, values)) = elements.split_first() else {
                 return Err(from.damage(UNKNOWN));
             };
@@ -83,6 +113,9 @@ pub fn read<R: Read>(kind: u8, templates: &Templates, from: &mut Decoder<R>) -> 
             }
             for (name, value) in names.iter().zip(values) {
                 add(&mut hash, name, value, from)?;
+                if !work.add_element(name.len() + value.len(), hash.bytes()) {
+                    break;
+                }
             }
         }
         HASH_TEMPLATE_ARRAY | HASH_TEMPLATE_ARRAY_REF => {
@@ -95,6 +128,9 @@ pub fn read<R: Read>(kind: u8, templates: &Templates, from: &mut Decoder<R>) -> 
             for name in names {
                 from.string(&mut value)?;
                 add(&mut hash, name, &value, from)?;
+                if !work.add_element(name.len() + value.len(), hash.bytes()) {
+                    break;
+                }
             }
         }
         _ => unreachable!("the caller has named all kinds with templates"),

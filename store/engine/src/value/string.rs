@@ -24,6 +24,12 @@ impl Str {
         Str::integer_of(bytes).map_or_else(|| Str::Raw(bytes.to_vec()), Str::Int)
     }
 
+    /// From bytes of which no copy is made.
+    pub(crate) fn from_vec(mut bytes: Vec<u8>) -> Str {
+        bytes.shrink_to_fit();
+        Str::integer_of(&bytes).map_or(Str::Raw(bytes), Str::Int)
+    }
+
     /// The number that `bytes` are kept as, if they spell one.
     pub(crate) fn integer_of(bytes: &[u8]) -> Option<i64> {
         // 20 bytes are the longest 64-bit integer.

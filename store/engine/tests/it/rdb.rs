@@ -4,8 +4,12 @@ use std::num::NonZeroU64;
 
 use proptest::prelude::*;
 use store_engine::rdb::file::{RdbItem, RdbReader, RdbWriter};
-use store_engine::rdb::{self, Cause, Dialect, KeyMeta, Payload, Version};
-use store_engine::{Args, Ctx, Entry, Partition, Partitions, Protocol, Reply, Value, command};
+use store_engine::rdb::{self, Cause, Dialect, Fault, KeyMeta, Payload, Version};
+use store_engine::{Args, Ctx, Entry, Partition, Partitions, Protocol, Reply, Value, Work, command};
+
+fn load(payload: Payload<'_>) -> Result<Value, Fault> {
+    rdb::load(payload, &Work::unlimited())
+}
 
 /// What good calls store under the key `k`.
 fn made(calls: &[Vec<&[u8]>]) -> Value {
@@ -20,7 +24,7 @@ fn made(calls: &[Vec<&[u8]>]) -> Value {
         undo: None,
         effects: None,
         key_actions: None,
-        work: &store_engine::Work::unlimited(),
+        work: &Work::unlimited(),
         out: &mut out,
     };
     for words in calls {
@@ -183,16 +187,15 @@ fn what_new_versions_write_is_read() {
         .iter()
         .zip([Some(Value::string(b"v")), None, None].into_iter().chain((0..4).map(|_| Some(hash.clone()))))
     {
-        let value =
-            rdb::load(of_redis(body)).unwrap_or_else(|fault| panic!("{fault}: {}", body.escape_ascii()));
+        let value = load(of_redis(body)).unwrap_or_else(|fault| panic!("{fault}: {}", body.escape_ascii()));
         match (wanted, &value) {
             (Some(wanted), value) => assert_eq!(*value, wanted),
             (None, Value::Stream(stream)) => assert_eq!((stream.len(), stream.groups().len()), (0, 1)),
             other => panic!("{other:?}"),
         }
         // Every start of the file lacks something, and no other test writes the file.
-        assert!((0..body.len()).all(|len| rdb::load(of_redis(&body[..len])).is_err()));
-        assert!(rdb::load(Payload { body, dialect: Dialect::Valkey }).is_err());
+        assert!((0..body.len()).all(|len| load(of_redis(&body[..len])).is_err()));
+        assert!(load(Payload { body, dialect: Dialect::Valkey }).is_err());
     }
 }
 
@@ -233,10 +236,10 @@ fn what_new_versions_write_and_is_not_supported_is_named() {
         (b"\x17\x01", "byte 1: not supported: hashes of a Redis before its release"),
         (b"\x22\x01", "byte 1: damaged data: a value of unknown type"),
     ] {
-        let fault = rdb::load(of_redis(body)).expect_err("it is refused").to_string();
+        let fault = load(of_redis(body)).expect_err("it is refused").to_string();
         assert_eq!(fault, wanted, "{}", body.escape_ascii());
     }
-    let path_hash = rdb::load(Payload { body: b"\x17\x01", dialect: Dialect::Valkey });
+    let path_hash = load(Payload { body: b"\x17\x01", dialect: Dialect::Valkey });
     let fault = path_hash.expect_err("it is refused").to_string();
     assert_eq!(fault, "byte 1: not supported: path hashes of Valkey 9.2");
 }
@@ -259,7 +262,7 @@ fn written(events: &[RdbItem], version: Version) -> Vec<u8> {
 }
 
 /// All events, and the fault that ended them.
-fn read(bytes: &[u8]) -> (Vec<RdbItem>, Option<rdb::Fault>) {
+fn read(bytes: &[u8]) -> (Vec<RdbItem>, Option<Fault>) {
     let mut events = Vec::new();
     let reader = match RdbReader::new(bytes) {
         Ok(reader) => reader,
@@ -290,10 +293,10 @@ proptest! {
     #[test]
     fn a_value_comes_back(value in value()) {
         let valkey = rdb::dump(&value, Dialect::Valkey);
-        prop_assert_eq!(&rdb::load(rdb::unseal(&valkey).expect("sealed")).expect("a value"), &value);
+        prop_assert_eq!(&load(rdb::unseal(&valkey).expect("sealed")).expect("a value"), &value);
         let payload = rdb::dump(&value, Dialect::Redis);
         let body = rdb::unseal(&payload).expect("sealed").body;
-        let back = rdb::load(of_redis(body)).expect("a value");
+        let back = load(of_redis(body)).expect("a value");
         // Capacities do not count in strings; everything else has to be the same to the byte.
         if !matches!(value, Value::String(_)) {
             prop_assert_eq!(back.bytes(), value.bytes());
@@ -301,7 +304,7 @@ proptest! {
         prop_assert_eq!(back, value);
         // Every start of it lacks something.
         for len in (0..body.len()).step_by(1 + body.len() / 50) {
-            prop_assert!(rdb::load(of_redis(&body[..len])).is_err(), "{} of {} bytes", len, body.len());
+            prop_assert!(load(of_redis(&body[..len])).is_err(), "{} of {} bytes", len, body.len());
         }
     }
 
@@ -317,10 +320,10 @@ proptest! {
             body[at] ^= change;
         }
         // Nothing is known of what comes of it but that it ends, and that the result is a value like any other.
-        if let Ok(value) = rdb::load(Payload { body: &body, dialect: reader }) {
+        if let Ok(value) = load(Payload { body: &body, dialect: reader }) {
             prop_assert!(!value.is_empty_collection());
             let again = rdb::dump(&value, reader);
-            prop_assert_eq!(rdb::load(rdb::unseal(&again).expect("sealed")).expect("a value"), value);
+            prop_assert_eq!(load(rdb::unseal(&again).expect("sealed")).expect("a value"), value);
         }
     }
 
@@ -329,12 +332,12 @@ proptest! {
         which in 0..OLD.len() + NEW.len(), flips in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..4),
     ) {
         let mut body = OLD.iter().chain(&NEW).nth(which).expect("it is one of them").to_vec();
-        prop_assert!(rdb::load(of_redis(&body)).is_ok(), "undamaged");
+        prop_assert!(load(of_redis(&body)).is_ok(), "undamaged");
         for (at, change) in &flips {
             let at = at.index(body.len());
             body[at] ^= change;
         }
-        if let Ok(value) = rdb::load(of_redis(&body)) {
+        if let Ok(value) = load(of_redis(&body)) {
             prop_assert!(!value.is_empty_collection());
         }
     }
@@ -358,7 +361,7 @@ proptest! {
             body.insert(0, size as u8);
         }
         body.insert(0, kind);
-        if let Ok(value) = rdb::load(Payload { body: &body, dialect }) {
+        if let Ok(value) = load(Payload { body: &body, dialect }) {
             prop_assert!(!value.is_empty_collection());
         }
     }

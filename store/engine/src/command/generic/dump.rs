@@ -28,6 +28,7 @@ pub static COMMANDS: &[Command] = &[
         keys: KeyPart::FIRST_WRITE,
         access: Access::Write,
         flags: flags::DENY_OOM | flags::DANGEROUS,
+        cost: Cost::Arguments(|args, _| rdb::steps_to_load(args[3])),
         summary: "Creates a key from the serialized representation of a value.",
         complexity: RESTORE_COMPLEXITY,
         syntax: "key ttl:int serialized-value REPLACE@3.0.0? ABSTTL@5.0.0? IDLETIME=seconds:int@5.0.0? FREQ=frequency:int@5.0.0? STICK?",
@@ -42,6 +43,7 @@ pub static COMMANDS: &[Command] = &[
         keys: KeyPart::FIRST_WRITE,
         access: Access::Write,
         flags: flags::DENY_OOM | flags::DANGEROUS,
+        cost: Cost::Arguments(|args, _| rdb::steps_to_load(args[3])),
         summary: "An internal command for migrating keys in a cluster.",
         complexity: RESTORE_COMPLEXITY,
         syntax: "key ttl:int serialized-value REPLACE@3.0.0? ABSTTL@5.0.0? IDLETIME=seconds:int@5.0.0? FREQ=frequency:int@5.0.0?",
@@ -106,7 +108,14 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     }
     ctx.work.step_bytes(args[3].len());
     let payload = rdb::unseal(args[3]).ok_or(rdb::WRONG_SEAL)?;
-    let value = rdb::load(payload).map_err(bad_data)?;
+    let loaded = rdb::load(payload, ctx.work);
+    if ctx.work.is_over_memory() {
+        return Err(error::OUT_OF_MEMORY);
+    }
+    if ctx.work.is_cancelled() {
+        return Ok(());
+    }
+    let value = loaded.map_err(bad_data)?;
     let expiry = match ttl {
         0 => Expiry::Clear,
         // Beyond the end of all time Redis starts again at the beginning: over long ago.
@@ -139,6 +148,7 @@ fn bad_data(fault: Fault) -> CommandError {
 #[cfg(test)]
 mod tests {
     use crate::rdb;
+    use crate::steps::CancelFlag;
     use crate::testing::Bench;
 
     #[test]
@@ -159,5 +169,87 @@ mod tests {
         let mut log = bench.undo.take().expect("it was put there");
         log.roll_back(&mut crate::Partitions::One(&mut bench.partition));
         assert_eq!(bench.contents(), before);
+    }
+
+    /// A list that many elements are packed into, a few bytes long.
+    fn packed_list(elements: usize) -> Vec<u8> {
+        let mut pack = vec![0; 6];
+        pack.extend(std::iter::repeat_n([0x01, 0x01], elements).flatten());
+        pack.push(0xff);
+        let size = pack.len() as u32;
+        pack[..4].copy_from_slice(&size.to_le_bytes());
+        pack[4..6].copy_from_slice(&[0xff; 2]);
+        // Ten bytes as they are, runs of 264 that begin two bytes before, and the rest.
+        let runs = (pack.len() - 11) / 264;
+        let rest = pack.len() - 10 - 264 * runs;
+        let mut packed = vec![9];
+        packed.extend_from_slice(&pack[..10]);
+        packed.extend(std::iter::repeat_n([0xe0, 0xff, 0x01], runs).flatten());
+        for some in pack[pack.len() - rest..].chunks(32) {
+            packed.push(some.len() as u8 - 1);
+            packed.extend_from_slice(some);
+        }
+        let mut body = b"\x12\x01\x02\xc3\x80".to_vec();
+        body.extend_from_slice(&(packed.len() as u32).to_be_bytes());
+        body.push(0x80);
+        body.extend_from_slice(&size.to_be_bytes());
+        body.extend_from_slice(&packed);
+        rdb::seal(&mut body);
+        body
+    }
+
+    const OUT_OF_MEMORY: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
+
+    #[test]
+    fn a_value_that_is_larger_than_all_memory_is_not_restored() {
+        let mut bench = Bench::new();
+        let payload = packed_list(100_000);
+        assert!(payload.len() < 3000, "{}", payload.len());
+        assert_eq!(bench.call(&[b"RESTORE", b"list", b"0", &payload]), "+OK");
+        bench.expect("LLEN list", ":100000");
+        bench.expect("LINDEX list -1", "$1 1");
+        let before = bench.contents();
+        // Less than all elements take, but more than the listpack; then less than the listpack.
+        for limit in [300_000, 100_000] {
+            bench.memory_limit = limit;
+            assert_eq!(bench.call(&[b"RESTORE", b"k", b"0", &payload]), OUT_OF_MEMORY, "{limit}");
+            assert_eq!(bench.call(&[b"RESTORE", b"list", b"0", &payload, b"REPLACE"]), OUT_OF_MEMORY);
+        }
+        assert_eq!(bench.contents(), before);
+    }
+
+    #[test]
+    fn to_restore_much_is_a_long_call() {
+        let payload = packed_list(100_000);
+        for name in [&b"restore"[..], b"restore-asking"] {
+            let command = crate::command::lookup(name).expect("a command");
+            let items = [name, b"k", b"0", &payload];
+            let args = crate::Args::new(&items);
+            let keys = crate::keys::keys_of(command, args).expect("a key");
+            let steps = crate::work::estimate(command, args, &keys, |_| None, || 0);
+            assert!(steps > crate::steps::LONG_CALL_STEPS, "{steps} steps");
+        }
+    }
+
+    #[test]
+    fn a_value_is_left_where_the_call_is_to_end() {
+        let mut bench = Bench::new();
+        let list = packed_list(100_000);
+        let mut set = b"\x02\x80\x00\x00\xea\x60".to_vec();
+        (0..60_000_u32).for_each(|at| {
+            set.push(4);
+            set.extend_from_slice(&at.to_be_bytes());
+        });
+        rdb::seal(&mut set);
+        for payload in [list, set] {
+            bench.cancel = Some(CancelFlag::new(true.into()));
+            bench.call(&[b"RESTORE", b"k", b"0", &payload]);
+            let steps = bench.work.steps();
+            assert!(bench.work.is_cancelled() && steps < 10_000, "{steps} steps");
+            bench.cancel = None;
+            bench.expect("EXISTS k", ":0");
+            assert_eq!(bench.call(&[b"RESTORE", b"k", b"0", &payload]), "+OK");
+            bench.expect("DEL k", ":1");
+        }
     }
 }

@@ -11,6 +11,7 @@
 use std::fmt;
 
 use super::Id;
+use crate::Work;
 use crate::coding::{Input, Malformed};
 use crate::listpack::{self, Damage, END, HEADER, Item, UNCOUNTED};
 use crate::size::allocated;
@@ -111,8 +112,8 @@ impl Node {
         node
     }
 
-    /// A node of these bytes, if they are one of this ID whose entries come in order.
-    pub fn checked(own: Id, pack: Vec<u8>) -> Result<Node, Damage> {
+    /// A node of these bytes, if they are one of this ID whose entries come in order. If `work` ends, it is none.
+    pub fn checked(own: Id, pack: Vec<u8>, work: &Work) -> Result<Node, Damage> {
         const FORM: Damage = "a part of a stream of unknown form";
         const ORDER: Damage = "the entries of a stream are not in order";
         let mut rest: &[u8] = &pack;
@@ -123,6 +124,9 @@ impl Node {
         }
         let mut found = 0;
         while *rest != [END] {
+            if !work.step(1) {
+                return Err("a part of a stream that nobody wants any more");
+            }
             listpack::item(&mut rest)?;
             found += 1;
         }
@@ -132,7 +136,7 @@ impl Node {
         let mut node = Node { pack };
         let master = node.master().filter(|master| master.live >= 0 && master.deleted >= 0).ok_or(FORM)?;
         let (mut live, mut deleted, mut last, mut end) = (0, 0, None, master.end);
-        for entry in node.entries(own) {
+        for entry in work.over(node.entries(own)) {
             if entry.is_deleted() {
                 deleted += 1
             } else {

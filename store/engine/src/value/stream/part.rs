@@ -1,6 +1,7 @@
 //! Parts of a stream: what the journal, the checkpoint and the undo log know of it one by one.
 
 use super::{Group, Id, Meta, Node, Stream};
+use crate::Work;
 use crate::coding::{Input, Malformed, put_bytes, put_number};
 
 /// Names a part. Its bytes are in the order in which parts can be put together.
@@ -161,7 +162,7 @@ impl Stream {
         match part {
             Part::Meta => self.set_meta(Meta::decoded(&mut input)?),
             Part::Node(id) => {
-                let node = Node::checked(id, bytes.to_vec()).map_err(|_| Malformed)?;
+                let node = Node::checked(id, bytes.to_vec(), &Work::unlimited()).map_err(|_| Malformed)?;
                 return self.put_node(id, node);
             }
             Part::Group(name) => {

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Work;
 use crate::coding::put_bytes;
 use crate::listpack;
 
@@ -104,7 +105,7 @@ proptest! {
         }
         for (own, node) in stream.nodes() {
             prop_assert!(node.entry_count() <= NODE_ENTRIES);
-            prop_assert_eq!(&Node::checked(own, node.as_bytes().to_vec()), &Ok(node.clone()));
+            prop_assert_eq!(&Node::checked(own, node.as_bytes().to_vec(), &Work::unlimited()), &Ok(node.clone()));
         }
         let copy = copy(&stream);
         prop_assert_eq!(copy.bytes(), stream.bytes());
@@ -130,7 +131,7 @@ proptest! {
             let at = at.index(pack.len());
             pack[at] ^= change;
         }
-        if let Ok(node) = Node::checked(own, pack) {
+        if let Ok(node) = Node::checked(own, pack, &Work::unlimited()) {
             let live = node.entries(own).filter(|entry| !entry.is_deleted()).count();
             prop_assert_eq!(live, node.live());
             prop_assert!(node.entries(own).all(|entry| entry.pairs().count() == entry.len()));
@@ -164,7 +165,7 @@ fn a_node_with_numbers_of_strange_forms_is_restored_to_the_byte() {
     let size = pack.len() as u32;
     pack[..4].copy_from_slice(&size.to_le_bytes());
     pack[4..6].copy_from_slice(&10_u16.to_le_bytes());
-    let node = Node::checked(own, pack).expect("a node");
+    let node = Node::checked(own, pack, &Work::unlimited()).expect("a node");
     assert_eq!((node.live(), node.entries(own).count()), (1, 1));
     assert_eq!(node.extent(), None, "an append changes more than the end");
     assert!(!node.can_unmark(own, own));
