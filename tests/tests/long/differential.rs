@@ -14,7 +14,7 @@ const SEQUENCE: usize = 100;
 
 /// Calls of a bounded run. Most differences can be found on one process, where a call costs a sixth.
 const CALLS_ON_ONE_PROCESS: u64 = 15_000;
-const CALLS_OVER_NODES: u64 = 7_500;
+const CALLS_OVER_NODES: u64 = 5_000;
 
 /// Differences after which a run ends.
 const ENOUGH: usize = 12;

@@ -178,7 +178,7 @@ const FEWER: usize = 3;
 
 /// One of so many values is tried. Between two of them few instructions are executed, seldom a call; `make fuel-sweep` tries all.
 fn step() -> usize {
-    std::env::var("MOONSHARD_FUEL_STEP").map_or(4, |step| step.parse().expect("a number"))
+    std::env::var("MOONSHARD_FUEL_STEP").map_or(7, |step| step.parse().expect("a number"))
 }
 
 /// Tries each value of fuel that is so many steps from the last one.
