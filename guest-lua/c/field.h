@@ -1,9 +1,19 @@
-/* Table fields that are there, read and overwritten without metamethods: what nearly every access is; and the steps
-   of ipairs. Included by Lua's lvm.c alone, whose functions remain for all other cases. */
+/* Table fields read and written without metamethods: what nearly every access is; and the steps of ipairs. Included by Lua's
+   lvm.c alone, whose functions remain for all other cases. */
 #ifndef GUEST_FIELD_H
 #define GUEST_FIELD_H
 
 #include "ltable.h"
+
+/* Where the value under `key` is in the hash part, or the nil that is nowhere. */
+static const TValue *hashed_number(const Table *h, lua_Number key) {
+    const Node *n = hashnum(h, key);
+    do {
+        if (ttisnumber(gkey(n)) && nvalue(gkey(n)) == key) return gval(n);
+        n = gnext(n);
+    } while (n);
+    return luaO_nilobject;
+}
 
 /* The value under `key`, or nil if it must be looked for in earnest. */
 static inline const TValue *present_field(const TValue *t, const TValue *key) {
@@ -18,12 +28,21 @@ static inline const TValue *present_field(const TValue *t, const TValue *key) {
         } while (n);
     } else if (ttisnumber(key)) {
         lua_Number wanted = nvalue(key);
-        if (wanted >= 1 && wanted <= h->sizearray) {
-            int at = (int)wanted;
-            if (at == wanted) return &h->array[at - 1];
+        int at = guest_same_int(wanted);
+        if (at == wanted) {
+            if ((unsigned)at - 1 < (unsigned)h->sizearray) return &h->array[at - 1];
+            return hashed_number(h, wanted);
         }
     }
     return luaO_nilobject;
+}
+
+/* A new place for the value under `key`, where `found` was found instead: for a text or an integer in a table without a metatable. */
+static TValue *new_field(lua_State *L, const TValue *t, const TValue *key, const TValue *found) {
+    if (!ttistable(t) || hvalue(t)->metatable || isreadonly(hvalue(t))) return NULL;
+    if (!ttisstring(key) && !(ttisnumber(key) && guest_same_int(nvalue(key)) == nvalue(key))) return NULL;
+    hvalue(t)->flags = 0;
+    return found == luaO_nilobject ? newkey(L, hvalue(t), key) : (TValue *)found;
 }
 
 #define GETFIELD(t, key, val)                                  \
@@ -37,16 +56,23 @@ static inline const TValue *present_field(const TValue *t, const TValue *key) {
         }                                                      \
     }
 
-#define SETFIELD(t, key, val)                                   \
-    {                                                           \
-        TValue *in = (t), *name = (key), *new = (val);          \
-        TValue *found = (TValue *)present_field(in, name);      \
-        if (!ttisnil(found) && !isreadonly(hvalue(in))) {       \
-            setobj2t(L, found, new);                            \
-            luaC_barriert(L, hvalue(in), new);                  \
-        } else {                                                \
-            Protect(luaV_settable(L, in, name, new));           \
-        }                                                       \
+#define SETFIELD(t, key, val)                                       \
+    {                                                               \
+        TValue *in = (t), *name = (key), *new = (val);              \
+        TValue *found = (TValue *)present_field(in, name);          \
+        if (!ttisnil(found) && !isreadonly(hvalue(in))) {           \
+            setobj2t(L, found, new);                                \
+            luaC_barriert(L, hvalue(in), new);                      \
+        } else {                                                    \
+            L->savedpc = pc;                                        \
+            found = new_field(L, in, name, found);                  \
+            if (found) {                                            \
+                setobj2t(L, found, new);                            \
+                luaC_barriert(L, hvalue(in), new);                  \
+            } else {                                                \
+                Protect(luaV_settable(L, in, name, new));           \
+            }                                                       \
+        }                                                           \
     }
 
 /* lbaselib.c's, whose work this does. */

@@ -13,6 +13,14 @@ static inline int guest_d2i(double d) {
     return d > -2147483649.0 && d < 2147483648.0 ? (int)d : -2147483647 - 1;
 }
 
+/* The integer that equals the number, if one does. Adding this constant leaves it in the lowest bits. */
+static inline int guest_same_int(double d) {
+    double sum = d + 6755399441055744.0;
+    long long bits;
+    __builtin_memcpy(&bits, &sum, sizeof bits);
+    return (int)bits;
+}
+
 /* Negative numbers wrap, as compilers for x86-64 have it. */
 static inline unsigned long long guest_d2ull(double d) {
     if (!(d >= 9223372036854775808.0)) return (unsigned long long)guest_d2ll(d);
