@@ -56,6 +56,8 @@ fn main() {
     cc.arg("cc").args(CC_FLAGS).args(["-mexec-model=reactor", "-s"]);
     // zig always puts the stack first, below the data
     cc.args(["-Wl,--no-entry", "-Wl,--gc-sections", "-Wl,--export=__stack_pointer"]);
+    // the host puts the entry of compiled scripts into it
+    cc.arg("-Wl,--export-table");
     cc.arg(format!("-Wl,-z,stack-size={}", abi_value(&root, "STACK_SIZE")));
     // room for a short script, so that it need not grow memory
     cc.arg("-Wl,--initial-memory=196608");

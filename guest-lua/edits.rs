@@ -267,6 +267,80 @@ pub const EDITS: &[(&str, &str, &str)] = &[
     ("lua.h", "#define LUA_MASKCOUNT\t(1 << LUA_HOOKCOUNT)", "#define LUA_MASKCOUNT\t0"),
     // What is called is known: it need not be looked up once more where it was just put.
     ("ldo.c", "n = (*curr_func(L)->c.f)(L);", "n = (*((Closure *)cl)->c.f)(L);"),
+    // Compiled functions (c/tier.h): a function knows whether it is compiled, and where it is called or jumps back it is entered.
+    (
+        "lobject.h",
+        "  lu_byte maxstacksize;\n} Proto;",
+        "  lu_byte maxstacksize;\n  unsigned compiled;  /* number of the compiled function; 0: not compiled */\n} Proto;",
+    ),
+    ("lfunc.c", "  f->maxstacksize = 0;\n", "  f->maxstacksize = 0;\n  f->compiled = 0;\n"),
+    (
+        "lstate.h",
+        "  GCObject *gclist;\n  struct lua_longjmp",
+        "  CallInfo *tier_ci;  /* compiled functions are entered while `ci' is below */\n  GCObject *gclist;\n  struct lua_longjmp",
+    ),
+    (
+        "lstate.h",
+        "#define G(L)\t(L->l_G)\n",
+        "#define G(L)\t(L->l_G)\n\n#define tier_limit(L) ((L)->tier_ci = (L) != G(L)->mainthread ? NULL : \\\n  (L)->base_ci + ((L)->size_ci > TIER_DEPTH ? TIER_DEPTH : (L)->size_ci - 1))\n",
+    ),
+    (
+        "ldo.c",
+        "  L->end_ci = L->base_ci + L->size_ci - 1;\n",
+        "  L->end_ci = L->base_ci + L->size_ci - 1;\n  tier_limit(L);\n",
+    ),
+    (
+        "lstate.c",
+        "  L1->end_ci = L1->base_ci + L1->size_ci - 1;\n",
+        "  L1->end_ci = L1->base_ci + L1->size_ci - 1;\n  tier_limit(L1);\n",
+    ),
+    ("lvm.c", "#include \"field.h\"\n", "#include \"field.h\"\n#include \"tier.h\"\n"),
+    ("lvm.c", "switch (luaD_precall(L, ra, nresults)) {", "switch (tier_precall(L, ra, nresults)) {"),
+    (
+        "ldo.c",
+        "if (luaD_precall(L, func, nResults) == PCRLUA)",
+        "if (tier_precall(L, func, nResults) == PCRLUA)",
+    ),
+    (
+        "ldo.c",
+        "/* The first time the stack runs low",
+        "int tier_precall (lua_State *L, StkId func, int results);\n\n/* The first time the stack runs low",
+    ),
+    (
+        "lvm.c",
+        "case OP_JMP: {\n        dojump(L, pc, GETARG_sBx(i));\n",
+        "case OP_JMP: {\n        dojump(L, pc, GETARG_sBx(i));\n        if (GETARG_sBx(i) < 0) TIER_LOOP(pc)\n",
+    ),
+    (
+        "lvm.c",
+        "        Protect(\n          if (equalobj(L, rb, rc) == GETARG_A(i))\n            dojump(L, pc, GETARG_sBx(*pc));\n        )\n        pc++;\n",
+        "        int holds;\n        Protect(holds = equalobj(L, rb, rc) == GETARG_A(i))\n        TIER_JUMP(holds)\n",
+    ),
+    (
+        "lvm.c",
+        "        Protect(\n          if (luaV_lessthan(L, RKB(i), RKC(i)) == GETARG_A(i))\n            dojump(L, pc, GETARG_sBx(*pc));\n        )\n        pc++;\n",
+        "        int holds;\n        Protect(holds = luaV_lessthan(L, RKB(i), RKC(i)) == GETARG_A(i))\n        TIER_JUMP(holds)\n",
+    ),
+    (
+        "lvm.c",
+        "        Protect(\n          if (lessequal(L, RKB(i), RKC(i)) == GETARG_A(i))\n            dojump(L, pc, GETARG_sBx(*pc));\n        )\n        pc++;\n",
+        "        int holds;\n        Protect(holds = lessequal(L, RKB(i), RKC(i)) == GETARG_A(i))\n        TIER_JUMP(holds)\n",
+    ),
+    (
+        "lvm.c",
+        "        if (l_isfalse(ra) != GETARG_C(i))\n          dojump(L, pc, GETARG_sBx(*pc));\n        pc++;\n",
+        "        TIER_JUMP(l_isfalse(ra) != GETARG_C(i))\n",
+    ),
+    (
+        "lvm.c",
+        "setnvalue(ra+3, idx);  /* ...and external index */\n",
+        "setnvalue(ra+3, idx);  /* ...and external index */\n          TIER_LOOP(pc)\n",
+    ),
+    (
+        "lvm.c",
+        "dojump(L, pc, GETARG_sBx(*pc));  /* jump back */\n",
+        "dojump(L, pc, GETARG_sBx(*pc) + 1);  /* jump back */\n          TIER_LOOP(pc)\n          continue;\n",
+    ),
     // Garbage collection: scripts are short, and a cycle touches every page, so a new cycle needs some garbage to pay for it.
     ("lgc.c", "(g->estimate/100) * g->gcpause)", "(g->estimate/100) * g->gcpause + GC_SLACK)"),
 ];

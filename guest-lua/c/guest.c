@@ -39,6 +39,8 @@ EXPORT("init") void guest_init(void) {
     guest_heap_settle();
 }
 
+EXPORT("state") lua_State *guest_state(void) { return state; }
+
 static void drop_input(void) {
     if (input_large) guest_realloc(input_large, input_size, 0);
     input_large = NULL;

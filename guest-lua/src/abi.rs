@@ -111,3 +111,99 @@ pub const STACK_SIZE: u32 = 65536;
 pub const HOST_PAGE: u32 = 4096;
 /// Bytes allocated after the script was compiled before the first garbage collection starts.
 pub const GC_SLACK: u32 = 1 << 20;
+
+// What a compiled function says when it comes back (c/tier.h).
+/// It has ended, and its results are where the caller wants them.
+pub const TIER_RETURNED: u32 = 0;
+/// Its frame is still there: the interpreter goes on with it at its saved instruction.
+pub const TIER_INTERPRET: u32 = 1;
+/// It has done nothing: it is not compiled at this instruction, or for values like these.
+pub const TIER_NOT_HERE: u32 = 2;
+/// Compiled functions are entered while at most this many calls are active.
+pub const TIER_DEPTH: u32 = 180;
+
+// Where compiled functions and their compiler find what they need, in bytes from the start of Lua's structures.
+/// `lua_State.top`
+pub const STATE_TOP: u32 = 8;
+/// `lua_State.base`
+pub const STATE_BASE: u32 = 12;
+/// `lua_State.l_G`
+pub const STATE_GLOBAL: u32 = 16;
+/// `lua_State.ci`
+pub const STATE_CI: u32 = 20;
+/// `lua_State.savedpc`
+pub const STATE_SAVEDPC: u32 = 24;
+/// `lua_State.stack_last`
+pub const STATE_STACK_LAST: u32 = 28;
+/// `lua_State.openupval`
+pub const STATE_OPEN_UPVALUES: u32 = 104;
+/// `lua_State.tier_ci`
+pub const STATE_TIER_CI: u32 = 108;
+/// `global_State.rootgc`
+pub const GLOBAL_ROOTGC: u32 = 28;
+/// `CallInfo.base`
+pub const CALL_BASE: u32 = 0;
+/// `CallInfo.top`
+pub const CALL_TOP: u32 = 8;
+/// `CallInfo.savedpc`
+pub const CALL_SAVEDPC: u32 = 12;
+/// `CallInfo.nresults`
+pub const CALL_RESULTS: u32 = 16;
+/// `CallInfo.tailcalls`
+pub const CALL_TAILCALLS: u32 = 20;
+/// Bytes of a `CallInfo`.
+pub const CALL_SIZE: u32 = 24;
+/// `CallInfo.func`
+pub const CALL_FUNC: u32 = 4;
+/// `GCheader.next`
+pub const OBJECT_NEXT: u32 = 0;
+/// `GCheader.tt`
+pub const OBJECT_TYPE: u32 = 4;
+/// `GCheader.marked`
+pub const OBJECT_MARKED: u32 = 5;
+/// `Proto.k`
+pub const PROTO_CONSTANTS: u32 = 8;
+/// `Proto.code`
+pub const PROTO_CODE: u32 = 12;
+/// `Proto.p`
+pub const PROTO_NESTED: u32 = 16;
+/// `Proto.sizek`
+pub const PROTO_CONSTANT_COUNT: u32 = 40;
+/// `Proto.sizecode`
+pub const PROTO_CODE_COUNT: u32 = 44;
+/// `Proto.sizep`
+pub const PROTO_NESTED_COUNT: u32 = 52;
+/// `Proto.linedefined`
+pub const PROTO_LINE: u32 = 60;
+/// `Proto.nups`
+pub const PROTO_UPVALUES: u32 = 72;
+/// `Proto.numparams`
+pub const PROTO_PARAMETERS: u32 = 73;
+/// `Proto.is_vararg`
+pub const PROTO_VARARG: u32 = 74;
+/// `Proto.maxstacksize`
+pub const PROTO_STACK_SIZE: u32 = 75;
+/// `Proto.compiled`
+pub const PROTO_COMPILED: u32 = 76;
+/// `Closure.isC`
+pub const CLOSURE_IS_C: u32 = 6;
+/// `LClosure.p`
+pub const CLOSURE_PROTO: u32 = 16;
+/// `LClosure.upvals`
+pub const CLOSURE_UPVALUES: u32 = 20;
+/// `UpVal.v`
+pub const UPVALUE_VALUE: u32 = 8;
+/// `TValue.tt`
+pub const VALUE_TYPE: u32 = 8;
+/// Bytes of a `TValue`.
+pub const VALUE_SIZE: u32 = 16;
+/// `Table.metatable`
+pub const TABLE_METATABLE: u32 = 8;
+/// `Table.array`
+pub const TABLE_ARRAY: u32 = 12;
+/// `Table.sizearray`
+pub const TABLE_ARRAY_SIZE: u32 = 28;
+/// Bit of `GCheader.marked`: the collector has been here.
+pub const MARK_BLACK: u32 = 2;
+/// Bit of `GCheader.marked`: the table is read-only.
+pub const MARK_READONLY: u32 = 7;

@@ -16,6 +16,10 @@
 //! | `compile(len) -> i64` | compile the source in the buffer; length 0 = fine, else Lua's message |
 //! | `load(len) -> i64` | run the library in the buffer so that it registers its functions; a RESP3 reply: an array with the name, the description or null and the flags of each, or an error |
 //! | `run(len) -> i64` | run the compiled script, or a function of the library, with the call in the buffer ([`abi::RUN_DATA`] has the layout); a RESP3 reply |
+//! | `state() -> i32` | address of the Lua state, in whose objects the host finds the functions of a script |
+//! | `tier_entry() -> i32` | the place in the table of functions that the host puts the entry of a compiled script into |
+//! | `tier_*` | what compiled functions of a script call, see `c/tier.h` |
+//! | `__indirect_function_table` | the table of functions |
 //! | `memory` | linear memory, starts with the C stack ([`abi::STACK_SIZE`]) |
 //! | `__stack_pointer` | the only mutable global: put it back together with memory after a trap |
 

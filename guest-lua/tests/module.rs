@@ -72,7 +72,27 @@ fn exports() {
     found.sort_unstable();
     assert_eq!(
         found,
-        ["__stack_pointer", "_initialize", "compile", "init", "input", "load", "memory", "run"]
+        [
+            "__indirect_function_table",
+            "__stack_pointer",
+            "_initialize",
+            "compile",
+            "init",
+            "input",
+            "load",
+            "memory",
+            "run",
+            "state",
+            "tier_compare",
+            "tier_entry",
+            "tier_forprep",
+            "tier_get",
+            "tier_interpret",
+            "tier_iterate",
+            "tier_return",
+            "tier_run",
+            "tier_set",
+        ]
     );
 }
 
