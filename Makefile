@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build dist install package proto test check doctests style bench bench-heavy fuzz fuzz-commands fuzz-histories eviction-quality crash cluster-crash disk-space fuel-sweep simulation bench-nodes chart-apply fmt lint clean preflight parts crates zig console docs reference
+.PHONY: help run cluster build dist install package proto test check doctests style bench bench-heavy fuzz fuzz-commands fuzz-compiler fuzz-histories eviction-quality crash cluster-crash disk-space fuel-sweep simulation bench-nodes chart-apply fmt lint clean preflight parts crates zig console docs reference
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -173,6 +173,12 @@ cluster-crash: zig ## Kill, stop and disconnect store nodes and gateways for som
 	MOONSHARD_CLUSTER_SECONDS=$${MOONSHARD_CLUSTER_SECONDS:-600} \
 	    MOONSHARD_CLUSTER_SEED=$${MOONSHARD_CLUSTER_SEED:-$$(date +%s)} \
 	    cargo test --locked --package tests --test long -- cluster_crash:: --nocapture
+
+# Another seed each time: what was found tells it, for MOONSHARD_TIER_SEED.
+fuzz-compiler: zig ## Compare a million random scripts compiled and interpreted
+	MOONSHARD_TIER_PROGRAMS=$${MOONSHARD_TIER_PROGRAMS:-1000000} \
+	    MOONSHARD_TIER_SEED=$${MOONSHARD_TIER_SEED:-$$(date +%s)} \
+	    cargo test --locked --release --package script --lib -- random_programs_do_the_same_in_both_tiers --nocapture
 
 fuel-sweep: zig ## End a script with every value of fuel for some minutes
 	MOONSHARD_FUEL_STEP=1 cargo test --locked --package tests --test long -- fuel_sweep:: --nocapture

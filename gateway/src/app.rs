@@ -27,7 +27,7 @@ use crate::net::{self, acceptor};
 use crate::process::certificates::Certificates;
 use crate::process::io::IoThreads;
 use crate::process::persistence::Storage;
-use crate::process::{Process, Stop, descriptors, service_manager};
+use crate::process::{Process, Stop, descriptors, service_manager, threads};
 use crate::scripts::Scripting;
 use crate::scripts::cache::{sha_of, spelled};
 use crate::server::{Registry, Server, gateways};
@@ -49,19 +49,19 @@ pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
     log::follow(&config);
     descriptors::raise_limit();
     descriptors::fit_clients(&config);
-    let threads = config.threads.get_usize();
+    let count = config.threads.get_usize();
     let failed = |what| move |error| StartError::System(what, error);
     let compute = Builder::new_multi_thread()
-        .worker_threads(threads)
+        .worker_threads(count)
         .thread_name("compute")
-        .on_thread_start(give_way)
+        .on_thread_start(threads::give_way)
         .enable_all()
         .build()
         .map_err(failed("start threads"))?;
     let (stop_io, io_stopped) = watch::channel(false);
     let mut io = Vec::new();
     let mut io_threads = Vec::new();
-    for number in 0..threads {
+    for number in 0..count {
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(failed("start an I/O thread"))?;
         io.push(runtime.handle().clone());
@@ -78,18 +78,6 @@ pub fn serve(config: Config, accept_loss: bool) -> Result<(), StartError> {
     }
     compute.shutdown_timeout(Duration::from_secs(1));
     result
-}
-
-/// How much less than others a thread asks for that runs long scripts: where CPUs are short, it gets a quarter of
-/// one that a connection's thread wants too. Long scripts must not hold up short requests.
-const NICENESS: i32 = 5;
-
-/// Lowers the calling thread's priority.
-fn give_way() {
-    // Only on Linux is this the thread's and not the process'. Where it is refused, everything works without it.
-    if cfg!(target_os = "linux") {
-        let _ = rustix::process::setpriority_process(None, NICENESS);
-    }
 }
 
 async fn run(
@@ -117,8 +105,13 @@ async fn run(
         instances: config.script_instances.get(),
         concurrency: config.script_concurrency.get_usize(),
         max_memory_bytes: config.script_memory.get_usize().max(config.script_memory_max.get_usize()),
+        compile: config.script_compile.get(),
     });
     let runtime = runtime.await.map_err(|error| StartError::ScriptEngine(format!("{error:#}")))?;
+    if let Some(compiler) = runtime.take_compiler() {
+        threads::spawn("script-compiler", || compiler.run())
+            .map_err(|error| StartError::System("start a thread that compiles scripts", error))?;
+    }
     give_back_memory();
     let io = IoThreads::new(io, compute.clone());
     let run_id = spelled(&sha_of(format!("{:?}{}", unix_time(), std::process::id()).as_bytes()));

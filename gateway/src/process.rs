@@ -7,6 +7,7 @@ pub mod dial;
 pub mod io;
 pub mod persistence;
 pub mod service_manager;
+pub mod threads;
 pub mod version;
 
 use std::net::SocketAddr;

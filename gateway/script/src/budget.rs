@@ -61,6 +61,8 @@ pub struct ResourceUsage {
     pub calls: u64,
     /// Wall-clock time.
     pub time: Duration,
+    /// The script was compiled to machine code when the run began.
+    pub compiled: bool,
 }
 
 impl ResourceUsage {

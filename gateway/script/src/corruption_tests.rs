@@ -1,7 +1,10 @@
 //! A guest whose memory is not what the guest's program has made it: the host answers with a reply, a limit or a trap,
 //! whatever the guest passes it, and the next request finds nothing of it.
 
+use wasmtime::Module;
+
 use super::*;
+use crate::tier::{self, Memory};
 
 /// Ways in which memory becomes corrupt.
 const WAYS: u64 = 5;
@@ -14,9 +17,11 @@ pub const BUSY: &str = "
         pcall(error, {i})
         t['k' .. i] = tostring(i):gsub('1', {['1'] = 'one'})
     end
+    local n = 0
+    for i = 1, 100 do n = n + i % 7 t[i % 30 + 1] = t[n % 30 + 1] end
     redis.call('BIG')
     table.sort(t, function(a, b) return tostring(a) < tostring(b) end)
-    return {#t, t, cjson.encode({1, 'two', {three = 3}}), KEYS[1]}";
+    return {n, #t, t, cjson.encode({1, 'two', {three = 3}}), KEYS[1]}";
 
 /// Words that are wrong in a way of their own.
 const WORDS: [u32; 6] = [0, u32::MAX, i32::MAX as u32, 1, 0xFFFF_0000, 16 << 20];
@@ -112,13 +117,14 @@ async fn run_corrupt(lab: &Lab, script: &Script, budget: &Budget, random: &mut R
     }
 }
 
-async fn corruption_stays_inside(instances: Instances, runs: u64) {
-    let mut lab = Lab::new(instances).await;
+async fn corruption_stays_inside(instances: Instances, compile: Compile, runs: u64) {
+    let mut lab = Lab::with(instances, compile).await;
     lab.look_around("nothing").await;
     let budget = Budget { fuel: 3_000_000, ..BUDGET };
     let script = Script::new(BUSY.as_bytes());
     let sound = lab.run(&script, &budget).await;
     assert!(matches!(&sound, Outcome::Reply(reply) if reply.starts_with(b"*")), "{sound:?}");
+    assert_eq!(script.is_compiled(), compile == Compile::Always);
     let mut differing = 0;
     for seed in 0..runs {
         let outcome = run_corrupt(&lab, &script, &budget, &mut Random(seed)).await;
@@ -132,10 +138,50 @@ async fn corruption_stays_inside(instances: Instances, runs: u64) {
 
 #[tokio::test]
 async fn corrupt_memory_stays_in_its_instance() {
-    corruption_stays_inside(Instances::Rewind, 600).await;
+    corruption_stays_inside(Instances::Rewind, Compile::Never, 600).await;
 }
 
 #[tokio::test]
 async fn corrupt_memory_stays_in_a_new_instance() {
-    corruption_stays_inside(Instances::Fresh, 100).await;
+    corruption_stays_inside(Instances::Fresh, Compile::Never, 100).await;
+}
+
+#[tokio::test]
+async fn corrupt_memory_of_a_compiled_script_stays_in_its_instance() {
+    corruption_stays_inside(Instances::Rewind, Compile::Always, 200).await;
+}
+
+impl Memory for Vec<u8> {
+    fn byte(&self, at: u32) -> Option<u8> {
+        self.get(at as usize).copied()
+    }
+}
+
+/// The compiler reads images that a library may have made corrupt while it was loaded.
+#[tokio::test]
+async fn corrupt_functions_become_valid_modules_or_none() {
+    let lab = Lab::new(Instances::Rewind).await;
+    let sound = Lab::baseline(&lab.runtime, Some(Source::Script(BUSY))).await.memory;
+    let is_new = |word: &usize| sound[*word..*word + 4] != lab.baseline.memory[*word..*word + 4];
+    let new: Vec<usize> = (0..lab.baseline.memory.len()).step_by(4).filter(is_new).collect();
+    let mut counts = [0; 2];
+    for seed in 0..1000 {
+        let random = &mut Random(seed);
+        let mut memory = sound.clone();
+        for _ in 0..1 + random.below(20) {
+            let at = new[random.below(new.len())];
+            let word = match random.below(3) {
+                0 => WORDS[random.below(WORDS.len())].to_le_bytes(),
+                1 => (random.next() as u32).to_le_bytes(),
+                _ => sound[new[random.below(new.len())]..][..4].try_into().expect("four bytes"),
+            };
+            memory[at..at + 4].copy_from_slice(&word);
+        }
+        let side = tier::compile(&memory, lab.runtime.pristine.state);
+        counts[usize::from(side.is_some())] += 1;
+        if let Some(side) = side {
+            Module::validate(&lab.runtime.engine, &side.wasm).unwrap_or_else(|e| panic!("{seed}: {e}"));
+        }
+    }
+    assert!(counts.iter().all(|&count| count > 50), "{counts:?}");
 }

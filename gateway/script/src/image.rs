@@ -7,10 +7,14 @@
 //! hostile. Which pages cannot differ is known from their write protection, see [`crate::guard`].
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::guard::PAGE;
+use crate::tier::Memory;
 
 const PAGES_OF_A_WORD: usize = u64::BITS as usize;
+/// What a page of an image takes.
+const PAGE_BYTES: usize = PAGE + size_of::<(usize, Arc<[u8; PAGE]>)>();
 
 /// The memory of a guest that has just been initialised.
 pub(crate) struct BaseImage {
@@ -19,23 +23,45 @@ pub(crate) struct BaseImage {
     filled: Vec<Range<usize>>,
 }
 
-/// The pages of a script's image that differ from the base image.
+/// The pages of a script's image that differ from the base image, in their order.
 pub struct Image {
-    pages: Vec<(usize, Box<[u8; PAGE]>)>,
+    pages: Vec<(usize, Arc<[u8; PAGE]>)>,
     /// A bit for each of the first pages that is among `pages`.
     covered: u64,
     memory_bytes: usize,
+    /// Pages that no other image has, too.
+    own_pages: usize,
 }
 
 impl Image {
     /// Bytes this image occupies.
     pub fn bytes(&self) -> usize {
-        self.pages.len() * (PAGE + size_of::<(usize, Box<[u8; PAGE]>)>())
+        self.own_pages * PAGE_BYTES
+    }
+
+    /// Bytes that are copied where a run starts from it.
+    pub(crate) fn copied_bytes(&self) -> usize {
+        self.pages.len() * PAGE_BYTES
     }
 
     /// Whether it has a page of its own in this place.
     fn covers(&self, number: usize) -> bool {
         number < PAGES_OF_A_WORD && self.covered & (1 << number) != 0
+    }
+
+    /// The same image with other words at these addresses; nothing: it has no pages for one of them. It shares the pages that
+    /// remain the same.
+    pub(crate) fn with_words(&self, words: &[(u32, u32)]) -> Option<Image> {
+        let mut pages = self.pages.clone();
+        for &(at, word) in words {
+            for (at, byte) in (at as usize..).zip(word.to_le_bytes()) {
+                let place = pages.binary_search_by_key(&(at / PAGE), |(number, _)| *number).ok()?;
+                Arc::make_mut(&mut pages[place].1)[at % PAGE] = byte;
+            }
+        }
+        let is_own = |((_, new), (_, old)): &(&(usize, Arc<_>), &(usize, Arc<_>))| !Arc::ptr_eq(new, old);
+        let own_pages = pages.iter().zip(&self.pages).filter(is_own).count();
+        Some(Image { pages, covered: self.covered, memory_bytes: self.memory_bytes, own_pages })
     }
 
     /// Size that the linear memory must have.
@@ -79,13 +105,13 @@ impl BaseImage {
                 None => page.iter().all(|&byte| byte == 0),
             };
             if !same {
-                let copy: Box<[u8; PAGE]> = page.to_vec().try_into().expect("chunks are of this size");
-                pages.push((number, copy));
+                let copy: [u8; PAGE] = page.try_into().expect("chunks are of this size");
+                pages.push((number, Arc::new(copy)));
             }
         }
         let low = pages.iter().filter(|(number, _)| *number < PAGES_OF_A_WORD);
         let covered = low.fold(0, |bits, (number, _)| bits | 1 << number);
-        Image { pages, covered, memory_bytes: memory.len() }
+        Image { own_pages: pages.len(), pages, covered, memory_bytes: memory.len() }
     }
 
     /// Makes the pages that `written` has a bit for, and all that lies above the first `watched` bytes, what
@@ -138,6 +164,31 @@ impl BaseImage {
     }
 }
 
+/// The memory that runs of a script start from.
+pub(crate) struct Overlay<'a> {
+    base: &'a BaseImage,
+    script: &'a Image,
+}
+
+impl<'a> Overlay<'a> {
+    pub fn new(base: &'a BaseImage, script: &'a Image) -> Overlay<'a> {
+        Overlay { base, script }
+    }
+}
+
+impl Memory for Overlay<'_> {
+    fn byte(&self, at: u32) -> Option<u8> {
+        let (number, offset) = (at as usize / PAGE, at as usize % PAGE);
+        if at as usize >= self.script.memory_bytes {
+            return None;
+        }
+        match self.script.pages.binary_search_by_key(&number, |(number, _)| *number) {
+            Ok(place) => Some(self.script.pages[place].1[offset]),
+            Err(_) => Some(self.base.bytes.get(at as usize).copied().unwrap_or(0)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,5 +220,19 @@ mod tests {
         let mut used = vec![0x55; 6 * PAGE];
         base.restore(&mut used, Some(&image));
         assert_eq!(used, compiled);
+    }
+
+    #[test]
+    fn an_image_with_other_words_shares_the_rest() {
+        let base = BaseImage::capture(&memory(2, &[(10, 1)]));
+        let image = base.difference(&memory(4, &[(10, 1), (PAGE, 9), (3 * PAGE, 4)]));
+        let at = (PAGE + 4) as u32;
+        let other = image.with_words(&[(at, 0x0403_0201)]).unwrap();
+        let words = |image: &Image| [10, at, 3 * PAGE as u32].map(|at| Overlay::new(&base, image).word(at));
+        assert_eq!(words(&image), [Some(1), Some(0), Some(4)]);
+        assert_eq!(words(&other), [Some(1), Some(0x0403_0201), Some(4)]);
+        assert_eq!((image.bytes() - other.bytes(), other.copied_bytes()), (PAGE_BYTES, 2 * PAGE_BYTES));
+        assert!(image.with_words(&[(0, 1)]).is_none(), "it has no such page");
+        assert_eq!(Overlay::new(&base, &image).byte(4 * PAGE as u32), None);
     }
 }

@@ -156,8 +156,8 @@ fn endings() -> Vec<Ending> {
 
 const SPRAY_AND_STOP: &str = "local t = {} for i = 1, 9000 do t[i] = {i} end redis.call('STOP')";
 
-fn config(instances: Instances) -> RuntimeConfig {
-    RuntimeConfig { instances, concurrency: 4, max_memory_bytes: 16 << 20 }
+fn config(instances: Instances, compile: Compile) -> RuntimeConfig {
+    RuntimeConfig { instances, concurrency: 4, max_memory_bytes: 16 << 20, compile }
 }
 
 const INPUT: RunInput<'static> = RunInput {
@@ -221,7 +221,11 @@ fn hold(sandbox: &mut Sandbox<TestHost>, baseline: &Baseline, after: &str) {
 
 impl Lab {
     async fn new(instances: Instances) -> Lab {
-        let runtime = Runtime::new(config(instances)).await.unwrap();
+        Lab::with(instances, Compile::Never).await
+    }
+
+    async fn with(instances: Instances, compile: Compile) -> Lab {
+        let runtime = Runtime::new(config(instances, compile)).await.unwrap();
         let baseline = Lab::baseline(&runtime, None).await;
         Lab { runtime, baseline, canary: None }
     }
@@ -286,8 +290,8 @@ fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-async fn nothing_stays(instances: Instances) {
-    let mut lab = Lab::new(instances).await;
+async fn nothing_stays(instances: Instances, compile: Compile) {
+    let mut lab = Lab::with(instances, compile).await;
     lab.look_around("nothing").await;
     let reuses = instances == Instances::Rewind;
     let busy = Script::new(corruption_tests::BUSY.as_bytes());
@@ -322,12 +326,17 @@ async fn nothing_stays(instances: Instances) {
 
 #[tokio::test]
 async fn nothing_stays_in_a_used_instance() {
-    nothing_stays(Instances::Rewind).await;
+    nothing_stays(Instances::Rewind, Compile::Never).await;
+}
+
+#[tokio::test]
+async fn nothing_stays_of_compiled_scripts() {
+    nothing_stays(Instances::Rewind, Compile::Always).await;
 }
 
 #[tokio::test]
 async fn nothing_stays_with_new_instances() {
-    nothing_stays(Instances::Fresh).await;
+    nothing_stays(Instances::Fresh, Compile::Never).await;
 }
 
 /// A known script comes from its image from the second run on, which is not visible, whatever ran in between.
@@ -341,12 +350,12 @@ async fn images_are_exact(instances: Instances) {
         let script = Script::new(source.as_bytes());
         let first = lab.run(&script, &BUDGET).await;
         assert!(matches!(first, Outcome::Reply(_)), "{first:?}");
-        assert!(script.image.get().is_none(), "a script that ran once is worth no image");
+        assert!(script.image().is_none(), "a script that ran once is worth no image");
         for number in 2..5 {
             let spray = lab.run(&Script::new(SPRAY.as_bytes()), &BUDGET).await;
             assert!(matches!(spray, Outcome::Reply(_)), "{spray:?}");
             assert!(lab.run(&script, &BUDGET).await == first, "run {number} answers otherwise");
-            let image = script.image.get().expect("the second run keeps the image");
+            let image = script.image().expect("the second run keeps the image");
             for mut sandbox in lab.next_sandboxes().await {
                 sandbox.rewind(&lab.runtime.pristine, Some(image), &BUDGET).await.unwrap();
                 hold(&mut sandbox, &baseline, "image of a script");
@@ -358,7 +367,7 @@ async fn images_are_exact(instances: Instances) {
         }
         let loaded = Script::new(source.as_bytes());
         lab.runtime.compile(&loaded, &BUDGET).await.0.unwrap();
-        assert!(loaded.image.get().is_some(), "compiling beforehand keeps the image");
+        assert!(loaded.image().is_some(), "compiling beforehand keeps the image");
         assert!(lab.run(&loaded, &BUDGET).await == first, "a script that was loaded answers otherwise");
     }
 }
@@ -396,8 +405,8 @@ fn call_of(function: &str) -> Vec<u8> {
 }
 
 /// However a function ends, the next call finds the library as it was when it was loaded, and scripts find no library.
-async fn libraries_stay_fresh(instances: Instances) {
-    let mut lab = Lab::new(instances).await;
+async fn libraries_stay_fresh(instances: Instances, compile: Compile) {
+    let mut lab = Lab::with(instances, compile).await;
     lab.look_around("nothing").await;
     for (name, body, budget, wanted) in endings() {
         let text = library(body);
@@ -406,12 +415,12 @@ async fn libraries_stay_fresh(instances: Instances) {
         let Outcome::Reply(reply) = loaded else { panic!("{name}: {loaded:?}") };
         // The one that does not compile.
         if reply.starts_with(b"-") {
-            assert!(name == "does not compile" && library.image.get().is_none(), "{name}: {reply:?}");
+            assert!(name == "does not compile" && library.image().is_none(), "{name}: {reply:?}");
             lab.look_around(name).await;
             continue;
         }
         let baseline = Lab::baseline(&lab.runtime, Some(Source::Library(&text))).await;
-        let image = library.image.get().expect("loading keeps the image");
+        let image = library.image().expect("loading keeps the image");
         let (ends, looks) = (call_of("ends"), call_of("looks"));
         let first = lab.runtime.run(&library, &looks, &BUDGET, TestHost).await.1;
         assert!(matches!(&first, Outcome::Reply(text) if text.starts_with(b"$")), "{name}: {first:?}");
@@ -432,12 +441,17 @@ async fn libraries_stay_fresh(instances: Instances) {
 
 #[tokio::test]
 async fn libraries_stay_fresh_in_used_instances() {
-    libraries_stay_fresh(Instances::Rewind).await;
+    libraries_stay_fresh(Instances::Rewind, Compile::Never).await;
 }
 
 #[tokio::test]
 async fn libraries_stay_fresh_in_new_instances() {
-    libraries_stay_fresh(Instances::Fresh).await;
+    libraries_stay_fresh(Instances::Fresh, Compile::Never).await;
+}
+
+#[tokio::test]
+async fn compiled_libraries_stay_fresh_in_new_instances() {
+    libraries_stay_fresh(Instances::Fresh, Compile::Always).await;
 }
 
 /// Several runs under way at the same time, each in its own sandbox, do not see each other either.
@@ -504,7 +518,7 @@ async fn every_byte_is_put_back() {
     lab.runtime.compile(&known, &BUDGET).await.0.unwrap();
     let compiled = Lab::baseline(&lab.runtime, Some(Source::Script(CANARY))).await;
     let mut sandbox = lab.next_sandboxes().await.pop().unwrap();
-    let cases: [(Option<&Image>, &Baseline); 2] = [(None, &lab.baseline), (known.image.get(), &compiled)];
+    let cases: [(Option<&Image>, &Baseline); 2] = [(None, &lab.baseline), (known.image(), &compiled)];
     for round in 0..6_u8 {
         // All pages, and every third one: few written pages are put back in another way than many.
         for step in [1, 3] {
@@ -532,7 +546,7 @@ async fn every_global_that_can_change_is_put_back() {
         _ => None,
     });
     let mutable = globals.flatten().filter(|global| global.as_ref().unwrap().ty.mutable).count();
-    let runtime = Runtime::<TestHost>::new(config(Instances::Rewind)).await.unwrap();
+    let runtime = Runtime::<TestHost>::new(config(Instances::Rewind, Compile::Never)).await.unwrap();
     let sandbox = Sandbox::new(&runtime.engine, &runtime.pre, false).await.unwrap();
     assert!(mutable > 0, "the stack pointer is one");
     assert_eq!(sandbox.globals.len(), mutable);
@@ -544,7 +558,7 @@ async fn images_are_small_and_paid_for() {
     let lab = Lab::new(Instances::Rewind).await;
     let budget = Budget { memory_bytes: 256 << 20, ..BUDGET };
     let input = input();
-    let footprint = Arc::new(Footprint::default());
+    let footprint = Arc::new(crate::Footprint::default());
     let script_of = |statement: &str, bytes: usize| {
         let body = statement.repeat(bytes / statement.len());
         Script::counted(format!("local function f() {body} end return 1").as_bytes(), &footprint)

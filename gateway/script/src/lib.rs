@@ -8,6 +8,7 @@
 //! checked in [`imports`]; the reply it leaves is plain bytes that the caller validates.
 
 mod compiled;
+mod footprint;
 mod guard;
 mod imports;
 
@@ -17,13 +18,15 @@ pub mod host;
 pub mod image;
 pub mod runtime;
 mod sandbox;
+mod script;
+mod tier;
 
 pub use guest_lua::api;
 
 pub use budget::{Budget, Limit, ResourceUsage};
+pub use footprint::Footprint;
 pub use host::{AnyHost, CallFlags, Finishing, Host, HostCall, LogLevel};
 pub use image::Image;
-pub use runtime::{
-    FUNCTION_FLAGS, Footprint, IMAGE_MAX_BYTES, Instances, Outcome, RunInput, Runtime, RuntimeConfig, Script,
-    precompile,
-};
+pub use runtime::{FUNCTION_FLAGS, Instances, Outcome, RunInput, Runtime, RuntimeConfig, precompile};
+pub use script::{IMAGE_MAX_BYTES, Script};
+pub use tier::{Compilation, Compile, Compiler, TierReport};

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Instant;
 
@@ -22,6 +22,8 @@ use crate::host::Host;
 use crate::image::Image;
 use crate::imports;
 use crate::sandbox::{Ending, Pristine, Sandbox};
+use crate::script::{IMAGE_MAX_BYTES, Script};
+use crate::tier::{Compile, Compiler, Tier, TierReport};
 
 /// Where the instance of a run comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,78 +43,8 @@ pub struct RuntimeConfig {
     pub concurrency: usize,
     /// Most bytes of linear memory any run may ask for.
     pub max_memory_bytes: usize,
-}
-
-/// A script: its source, and once it has proved to be used again its compiled image. Or a function library: then
-/// [`Runtime::load`] makes the image, in which its functions are registered, before the first run.
-pub struct Script {
-    source: Box<[u8]>,
-    image: OnceLock<Image>,
-    runs: AtomicU32,
-    memory_bytes: AtomicUsize,
-    footprint: Arc<Footprint>,
-}
-
-/// Bytes of memory that the scripts of one cache occupy together: sources and images, as long as any of them lives.
-#[derive(Debug, Default)]
-pub struct Footprint(AtomicUsize);
-
-impl Footprint {
-    /// The bytes.
-    pub fn bytes(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Largest image of a script that is kept. A script with a larger one is compiled for each run, which costs that run fuel
-/// instead of costing all others memory.
-pub const IMAGE_MAX_BYTES: usize = 8 << 20;
-
-impl Script {
-    /// A script that has not been compiled and belongs to no cache.
-    pub fn new(source: &[u8]) -> Script {
-        Script::counted(source, &Arc::default())
-    }
-
-    /// A script that has not been compiled, whose bytes are counted in `footprint` until it is dropped.
-    pub fn counted(source: &[u8], footprint: &Arc<Footprint>) -> Script {
-        footprint.0.fetch_add(source.len(), Ordering::Relaxed);
-        Script {
-            source: source.into(),
-            image: OnceLock::new(),
-            runs: AtomicU32::new(0),
-            memory_bytes: AtomicUsize::new(0),
-            footprint: footprint.clone(),
-        }
-    }
-
-    fn set_image(&self, image: Image) {
-        let bytes = image.bytes();
-        if self.image.set(image).is_ok() {
-            self.footprint.0.fetch_add(bytes, Ordering::Relaxed);
-        }
-    }
-
-    /// Its text.
-    pub fn source(&self) -> &[u8] {
-        &self.source
-    }
-
-    /// Bytes held by source and image.
-    pub fn bytes(&self) -> usize {
-        self.source.len() + self.image.get().map_or(0, Image::bytes)
-    }
-
-    /// Bytes of the image, if there is one.
-    pub fn image_bytes(&self) -> usize {
-        self.image.get().map_or(0, Image::bytes)
-    }
-}
-
-impl Drop for Script {
-    fn drop(&mut self) {
-        self.footprint.0.fetch_sub(self.bytes(), Ordering::Relaxed);
-    }
+    /// Which scripts are compiled to machine code.
+    pub compile: Compile,
 }
 
 /// Bits and names of the flags that a function may be registered with, in the order Redis lists them.
@@ -193,7 +125,8 @@ pub enum Outcome {
 pub struct Runtime<H: 'static> {
     engine: Engine,
     pre: InstancePre<crate::sandbox::State<H>>,
-    pristine: Pristine,
+    pristine: Arc<Pristine>,
+    tier: Tier,
     /// Idle sandboxes by how far their memory has grown, see [`SIZE_CLASSES`].
     idle: [Mutex<Vec<Sandbox<H>>>; SIZE_CLASSES.len()],
     /// Of runs that wait for nothing once they run, and of the others.
@@ -224,11 +157,13 @@ impl<H: Host> Runtime<H> {
         imports::register(&mut linker)?;
         let pre = linker.instantiate_pre(&module)?;
         let mut first = Sandbox::new(&engine, &pre, false).await?;
-        let pristine = first.initialise().await?;
+        let pristine = Arc::new(first.initialise().await?);
+        let tier = Tier::new(&engine, &pristine, config.compile);
         Ok(Runtime {
             engine,
             pre,
             pristine,
+            tier,
             idle: Default::default(),
             admission: std::array::from_fn(|_| Arc::new(Semaphore::new(config.concurrency.max(1)))),
             slots: Arc::new(Semaphore::new(2 * config.concurrency.max(1))),
@@ -236,6 +171,17 @@ impl<H: Host> Runtime<H> {
             limits_hit: Default::default(),
             instances_made: AtomicU64::new(0),
         })
+    }
+
+    /// What compiles the scripts that become hot, for a thread of its own. Nothing: it was taken before, or scripts are not
+    /// compiled in the background. Until it runs, and once it has ended, all scripts are interpreted.
+    pub fn take_compiler(&self) -> Option<Compiler> {
+        self.tier.take_compiler()
+    }
+
+    /// What the compiled tier did and holds.
+    pub fn tier_report(&self) -> TierReport {
+        self.tier.report()
     }
 
     /// Waits for the right to run one script. First come, first served; never refused.
@@ -300,7 +246,7 @@ impl<H: Host> Runtime<H> {
     ) -> Result<Vec<u8>, RunFailure> {
         sandbox.rewind(&self.pristine, None, budget).await?;
         let deadline = sandbox.store.data().deadline;
-        let len = sandbox.write_input(&self.pristine, &library.source).await?;
+        let len = sandbox.write_input(&self.pristine, library.source()).await?;
         let load = sandbox.load.clone();
         let packed = until(deadline, load.call_async(&mut sandbox.store, len)).await?;
         let reply = sandbox.result(packed)?.to_vec();
@@ -309,6 +255,9 @@ impl<H: Host> Runtime<H> {
         }
         if !reply.starts_with(b"-") {
             library.set_image(self.image_of(sandbox));
+            if self.tier.is_eager() {
+                self.tier.compile_now(library);
+            }
         }
         Ok(reply)
     }
@@ -324,7 +273,7 @@ impl<H: Host> Runtime<H> {
         budget: &Budget,
         host: H,
     ) -> (Option<H>, Outcome, ResourceUsage) {
-        let mut sandbox = match self.sandbox(script.memory_bytes.load(Ordering::Relaxed)).await {
+        let mut sandbox = match self.sandbox(script.memory_bytes()).await {
             Ok(sandbox) => sandbox,
             Err(error) => return (Some(host), self.conclude(error), ResourceUsage::default()),
         };
@@ -332,10 +281,12 @@ impl<H: Host> Runtime<H> {
         let result = self.run_in(&mut sandbox, script, input, budget).await;
         let host = sandbox.store.data_mut().host.take();
         let usage = self.usage(&sandbox, budget);
+        let own_fuel = usage.fuel.saturating_sub(sandbox.store.data().host_fuel);
+        self.tier.note_run(script, sandbox.is_linked(), own_fuel);
         let outcome = match result {
             Ok(_) if usage.fuel > budget.fuel => self.limit(Limit::Fuel),
             Ok(reply) => {
-                script.memory_bytes.store(usage.memory_bytes, Ordering::Relaxed);
+                script.set_memory_bytes(usage.memory_bytes);
                 self.give_back(sandbox);
                 Outcome::Reply(reply)
             }
@@ -356,7 +307,7 @@ impl<H: Host> Runtime<H> {
         input: &[u8],
         budget: &Budget,
     ) -> Result<Vec<u8>, RunFailure> {
-        let again = script.runs.fetch_add(1, Ordering::Relaxed) > 0;
+        let again = script.runs_again();
         self.prepare(sandbox, script, again, budget).await?;
         sandbox.begin_run(budget)?;
         let deadline = sandbox.store.data().deadline;
@@ -379,27 +330,51 @@ impl<H: Host> Runtime<H> {
         keep: bool,
         budget: &Budget,
     ) -> Result<(), RunFailure> {
-        let image = script.image.get();
+        let compiled = self.link(sandbox, script).await?;
+        let image = compiled.or(script.image());
         sandbox.rewind(&self.pristine, image, budget).await?;
         let deadline = sandbox.store.data().deadline;
         if image.is_some() {
             return Ok(());
         }
         sandbox.begin_compilation(budget)?;
-        let len = sandbox.write_input(&self.pristine, &script.source).await?;
+        let len = sandbox.write_input(&self.pristine, script.source()).await?;
         let compile = sandbox.compile.clone();
         let packed = until(deadline, compile.call_async(&mut sandbox.store, len)).await?;
         let message = sandbox.result(packed)?;
         if !message.is_empty() {
             return Err(RunFailure::Compile(String::from_utf8_lossy(message).into_owned()));
         }
-        if keep {
+        if keep || self.tier.is_eager() {
             let image = self.image_of(sandbox);
             if image.bytes() <= IMAGE_MAX_BYTES {
                 script.set_image(image);
             }
         }
+        if self.tier.is_eager() {
+            self.tier.compile_now(script);
+            if let Some(image) = self.link(sandbox, script).await? {
+                sandbox.restore(&self.pristine, Some(image));
+            }
+        }
         Ok(())
+    }
+
+    /// Links the machine code of a script, if it has some, and returns the image that belongs to it. Else nothing is linked.
+    async fn link<'s>(
+        &self,
+        sandbox: &mut Sandbox<H>,
+        script: &'s Script,
+    ) -> wasmtime::Result<Option<&'s Image>> {
+        if let Some(compiled) = script.compiled() {
+            match sandbox.link(&self.pristine, compiled).await {
+                Ok(()) => return Ok(Some(&compiled.image)),
+                // There may be no memory for it.
+                Err(_) => self.tier.note_failure(),
+            }
+        }
+        sandbox.unlink(&self.pristine)?;
+        Ok(None)
     }
 
     /// The state of `sandbox` as an image, from which runs can start.
@@ -416,6 +391,7 @@ impl<H: Host> Runtime<H> {
             compile_fuel,
             memory_bytes: sandbox.memory_bytes(),
             calls: state.calls,
+            compiled: sandbox.is_linked(),
             time: budget.time.saturating_sub(state.deadline.saturating_duration_since(Instant::now())),
         }
     }
@@ -448,6 +424,12 @@ impl<H: Host> Runtime<H> {
         let state = sandbox.store.data_mut();
         if state.reply.capacity() > MAX_KEPT_REPLY {
             state.reply = Vec::new();
+        }
+        if self.tier.wants_room() {
+            self.idle.iter().for_each(|pool| drop(std::mem::take(&mut *pool.lock())));
+        }
+        if sandbox.is_worn_out() {
+            return;
         }
         if let Some(class) = size_class(sandbox.memory_bytes()) {
             let mut pool = self.idle[class].lock();
@@ -538,7 +520,8 @@ async fn until<T>(
 /// Compiles what runtimes need into files that later starts read: in this directory, or beside the program. Returns the files.
 pub fn precompile(directory: Option<&Path>) -> wasmtime::Result<BTreeSet<PathBuf>> {
     let engine = |instances| {
-        let config = RuntimeConfig { instances, concurrency: 1, max_memory_bytes: 1 << 20 };
+        let config =
+            RuntimeConfig { instances, concurrency: 1, max_memory_bytes: 1 << 20, compile: Compile::Never };
         compiled::precompile(&Engine::new(&engine_config(&config))?, directory)
     };
     [Instances::Rewind, Instances::Fresh].into_iter().map(engine).collect()
@@ -559,7 +542,8 @@ fn engine_config(config: &RuntimeConfig) -> Config {
         let mut pool = PoolingAllocationConfig::default();
         // An instance that throws an exception, as every Lua error does, takes a second memory for it.
         pool.total_memories(slots.saturating_mul(2))
-            .total_core_instances(slots)
+            // The guest, and the side module of a compiled script.
+            .total_core_instances(slots.saturating_mul(2))
             .total_stacks(slots)
             .total_tables(slots)
             .total_gc_heaps(slots)

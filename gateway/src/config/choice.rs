@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use script::Instances;
+use script::{Compile, Instances};
 use store::OnFull;
 use store::journal::{Durability, Reads};
 use store_engine::evict::{Order, Policy};
@@ -171,6 +171,7 @@ choices! {
     AutoAsync { "never" => AutoAsync::Never, "async" => AutoAsync::Async, "always" => AutoAsync::Always }
     ClientGone { "rollback" => ClientGone::RollBack, "finish" => ClientGone::Finish }
     Instances { "rewind" => Instances::Rewind, "fresh" => Instances::Fresh }
+    Compile { "auto" => Compile::Auto, "always" => Compile::Always, "never" => Compile::Never }
     OnFull { "rollback" => OnFull::RollBack, "refuse" => OnFull::Refuse, "allow" => OnFull::Allow }
     NewUserChannels { "allchannels" => NewUserChannels::All, "resetchannels" => NewUserChannels::None }
     LogFormat { "pretty" => LogFormat::Pretty, "json" => LogFormat::Json }

@@ -1,6 +1,6 @@
 //! Parameters of scripts: their budgets, how they run, and what is kept of them.
 
-use script::Instances;
+use script::{Compile, Instances};
 
 use super::choice::{AutoAsync, Choice, ClientGone, OnError, UndeclaredKeys};
 use super::kind::ParameterKind;
@@ -177,6 +177,17 @@ pub const SCRIPT_INSTANCES: Parameter = Parameter {
     live: false,
     doc: "How the sandbox of a run is created: rewind reuses one after restoring its memory, fresh \
           creates a new one.",
+};
+
+/// `script-compile`.
+pub const SCRIPT_COMPILE: Parameter = Parameter {
+    name: "script-compile",
+    kind: ParameterKind::Word(Compile::WORDS, |c| &c.script_compile.place),
+    default: Fallback::Text("auto"),
+    live: false,
+    doc: "Which scripts are compiled to machine code: auto compiles those that have used much CPU time, in the \
+          background; always compiles each script before its first run, for tests; never interprets all scripts. \
+          Results are the same; a compiled script needs less time and fuel.",
 };
 
 /// `script-concurrency`.

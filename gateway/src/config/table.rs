@@ -266,6 +266,7 @@ pub static PARAMETERS: &[Parameter] = &[
               fail, allow lets it continue without a limit, as Redis does.",
     },
     scripting::SCRIPT_INSTANCES,
+    scripting::SCRIPT_COMPILE,
     scripting::SCRIPT_CONCURRENCY,
     scripting::SCRIPT_FUEL_SLICE,
     clients::PROTO_MAX_BULK_LEN,

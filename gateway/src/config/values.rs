@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use script::Instances;
+use script::{Compile, Instances};
 use store::OnFull;
 use store::journal::{Durability, Reads};
 use store_engine::evict::Policy;
@@ -69,6 +69,7 @@ pub struct Config {
     pub script_concurrency: Number,
     pub script_fuel_slice: Number,
     pub script_instances: ChoiceCell<Instances>,
+    pub script_compile: ChoiceCell<Compile>,
     pub proto_max_bulk_len: Number,
     pub client_query_buffer_limit: Number,
     pub client_output_buffer_limit: OutputLimits,

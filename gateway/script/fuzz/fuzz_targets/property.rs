@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use script::{
-    Budget, CallFlags, Finishing, Host, HostCall, Instances, LogLevel, Outcome, RunInput, Runtime,
+    Budget, CallFlags, Compile, Finishing, Host, HostCall, Instances, LogLevel, Outcome, RunInput, Runtime,
     RuntimeConfig, Script,
 };
 
@@ -64,6 +64,7 @@ impl Lab {
             instances: Instances::Rewind,
             concurrency: 1,
             max_memory_bytes: BUDGET.memory_bytes,
+            compile: Compile::Never,
         };
         let (keys, args): ([&[u8]; 1], [&[u8]; 2]) = ([b"key"], [b"1", b"two"]);
         let input = RunInput {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use script::frames::{self, Frame, LuaValue};
 use script::{
-    Budget, CallFlags, Finishing, Host, HostCall, Instances, Limit, LogLevel, Outcome, ResourceUsage,
-    RunInput, Runtime, RuntimeConfig, Script,
+    Budget, CallFlags, Compile, Finishing, Host, HostCall, Instances, Limit, LogLevel, Outcome,
+    ResourceUsage, RunInput, Runtime, RuntimeConfig, Script,
 };
 
 /// Keeps so many descriptions, and answers every call with OK.
@@ -45,8 +45,12 @@ struct Lab(Runtime<Recorder>);
 
 impl Lab {
     async fn new() -> Lab {
-        let config =
-            RuntimeConfig { instances: Instances::Rewind, concurrency: 1, max_memory_bytes: 16 << 20 };
+        let config = RuntimeConfig {
+            instances: Instances::Rewind,
+            concurrency: 1,
+            max_memory_bytes: 16 << 20,
+            compile: Compile::Never,
+        };
         Lab(Runtime::new(config).await.unwrap())
     }
 

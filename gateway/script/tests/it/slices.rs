@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use script::{
-    Budget, CallFlags, Finishing, Host, HostCall, Instances, LogLevel, Outcome, RunInput, Runtime,
+    Budget, CallFlags, Compile, Finishing, Host, HostCall, Instances, LogLevel, Outcome, RunInput, Runtime,
     RuntimeConfig, Script,
 };
 
@@ -63,7 +63,12 @@ async fn slices(runtime: &Runtime<Paced>, source: &str, slice_fuel: u64, wanted:
 
 #[tokio::test]
 async fn slices_are_as_long_as_the_host_wants_from_the_next_call_on() {
-    let config = RuntimeConfig { instances: Instances::Rewind, concurrency: 1, max_memory_bytes: 16 << 20 };
+    let config = RuntimeConfig {
+        instances: Instances::Rewind,
+        concurrency: 1,
+        max_memory_bytes: 16 << 20,
+        compile: Compile::Never,
+    };
     let runtime = Runtime::new(config).await.unwrap();
     let counts = "for i = 1, 20000 do end return 1";
     let calls_and_counts = format!("redis.call('PING') {counts}");

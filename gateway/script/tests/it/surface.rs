@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use script::{
-    Budget, CallFlags, Finishing, Host, HostCall, Instances, LogLevel, Outcome, RunInput, Runtime,
+    Budget, CallFlags, Compile, Finishing, Host, HostCall, Instances, LogLevel, Outcome, RunInput, Runtime,
     RuntimeConfig, Script,
 };
 use wasmparser::{Export, ExternalKind, Import, Parser, Payload, TypeRef};
@@ -53,7 +53,12 @@ const TREE: &str = "
 
 /// What a script that walks the tree answers, or a function of a library that does.
 async fn tree(function: bool) -> String {
-    let config = RuntimeConfig { instances: Instances::Rewind, concurrency: 1, max_memory_bytes: 16 << 20 };
+    let config = RuntimeConfig {
+        instances: Instances::Rewind,
+        concurrency: 1,
+        max_memory_bytes: 16 << 20,
+        compile: Compile::Never,
+    };
     let runtime = Runtime::new(config).await.unwrap();
     let budget = Budget {
         fuel: 1 << 32,

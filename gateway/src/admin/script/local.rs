@@ -1,5 +1,6 @@
 //! Servers in this process: with an empty store in memory, without listeners, and with nothing left behind.
 
+use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +12,10 @@ use tokio::runtime::Handle;
 use super::error::ToolError;
 use crate::config::{self, Config, Sources};
 use crate::net::request::Work;
-use crate::process::Process;
 use crate::process::certificates::Certificates;
 use crate::process::io::IoThreads;
 use crate::process::persistence::Storage;
+use crate::process::{Process, threads};
 use crate::scripts::Scripting;
 use crate::server::{Registry, Server};
 
@@ -33,9 +34,15 @@ impl Engine {
             instances: config.script_instances.get(),
             concurrency,
             max_memory_bytes: config.script_memory_max.get_usize(),
+            compile: config.script_compile.get(),
         });
-        let failed = |error| ToolError::new(format_args!("cannot start the script engine: {error:#}"));
-        Ok(Engine { runtime: Arc::new(runtime.await.map_err(failed)?), concurrency })
+        let failed =
+            |error: &dyn Display| ToolError::new(format_args!("cannot start the script engine: {error:#}"));
+        let runtime = runtime.await.map_err(|error| failed(&error))?;
+        if let Some(compiler) = runtime.take_compiler() {
+            threads::spawn("script-compiler", || compiler.run()).map_err(|error| failed(&error))?;
+        }
+        Ok(Engine { runtime: Arc::new(runtime), concurrency })
     }
 
     /// How many scripts may run at the same time.
