@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use script::Compilation;
 use store::Store;
 use store::client::Member;
 use store_engine::keyspace::Sticky;
@@ -384,6 +385,7 @@ fn scripts_section(server: &Server, text: &mut String) {
     let (known, bytes) = server.scripting.cache.usage();
     let (libraries, functions) = server.scripting.functions.libraries().counts();
     let of = |counter: &AtomicU64| server.telemetry.counters.since_reset(counter);
+    let tier = server.scripting.runtime.tier_report();
     lines!(text,
         "number_of_cached_scripts": known,
         "cached_scripts_bytes": bytes,
@@ -399,7 +401,13 @@ fn scripts_section(server: &Server, text: &mut String) {
         "undeclared_refused": of(&server.telemetry.counters.undeclared_refused),
         "script_traps": of(&server.telemetry.counters.script_traps),
         "script_instances_created": server.scripting.runtime.instances_made(),
+        "script_compiled_runs": tier.runs,
+        "script_machine_code_bytes": tier.code_bytes,
+        "script_compilation_usec": tier.micros,
     );
+    for (outcome, count) in Compilation::ALL.iter().zip(tier.outcomes) {
+        let _ = write!(text, "script_compilations_{}:{count}\r\n", outcome.name());
+    }
     for (limit, count) in server.scripting.runtime.limits_hit() {
         let _ = write!(text, "script_limit_{}:{count}\r\n", limit.name());
     }

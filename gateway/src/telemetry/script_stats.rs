@@ -108,6 +108,7 @@ pub struct Stats {
     commands: AtomicU64,
     reruns: AtomicU64,
     undeclared: AtomicU64,
+    compiled: AtomicU64,
     /// So many runs from now on begin before their first calls.
     apart: AtomicU32,
     spread: Mutex<Spread>,
@@ -209,6 +210,7 @@ impl Stats {
         counter.inspect(|counter| add(counter, 1));
         add(&self.commands, usage.calls);
         add(&self.runs, 1);
+        add(&self.compiled, usage.compiled.into());
         // What a run that was killed has used is not known.
         if ended != Ended::Killed {
             self.spread.lock().add(RunCost { fuel: usage.fuel, micros: usage.time.as_micros() as u64 });
@@ -249,7 +251,7 @@ impl Stats {
         *self.spread.lock() = Spread::Empty;
     }
 
-    fn counters(&self) -> [(&'static str, &AtomicU64); 7] {
+    fn counters(&self) -> [(&'static str, &AtomicU64); 8] {
         [
             ("runs", &self.runs),
             ("errors", &self.errors),
@@ -258,13 +260,14 @@ impl Stats {
             ("commands", &self.commands),
             ("reruns", &self.reruns),
             ("undeclared_keys", &self.undeclared),
+            ("compiled_runs", &self.compiled),
         ]
     }
 
     /// The sum over `several`.
     pub fn report<'a>(several: impl Iterator<Item = &'a Stats>) -> Report {
-        let mut sums = [0; 7];
-        let mut names = [""; 7];
+        let mut sums = [0; 8];
+        let mut names = [""; 8];
         let mut all = RunDistributions::new();
         for stats in several {
             for (at, (name, counter)) in stats.counters().into_iter().enumerate() {

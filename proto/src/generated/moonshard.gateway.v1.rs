@@ -377,6 +377,9 @@ pub struct ScriptStatsResponse {
     pub fuel: ::core::option::Option<Distribution>,
     #[prost(message, optional, tag = "9")]
     pub microseconds: ::core::option::Option<Distribution>,
+    /// Runs that used machine code.
+    #[prost(uint64, tag = "10")]
+    pub compiled_runs: u64,
 }
 /// Rounded to two digits. Measured from the second run of a script on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

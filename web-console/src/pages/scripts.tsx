@@ -204,6 +204,9 @@ function Known({ all }: { all: KnownScript[] }) {
             >
               Again
             </th>
+            <th class="number" title="Number of runs that used machine code">
+              Compiled
+            </th>
             <th class="number">Size</th>
           </tr>
         </thead>
@@ -235,6 +238,7 @@ function Line({ known, stats }: { known: KnownScript; stats: Stats }) {
       <td class="number">{stats.runs ? short(stats.fuel_p50 ?? 0) : "–"}</td>
       <td class="number">{number("commands")}</td>
       <td class="number">{number("reruns")}</td>
+      <td class="number">{number("compiled_runs")}</td>
       <td class="number">{bytes(known.bytes)}</td>
     </tr>
   );

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use script::Compilation;
 use store::Cluster;
 
 use super::Gathered;
@@ -120,6 +121,18 @@ fn scripts(totals: &mut Gathered, server: &Server) {
     totals.times("moonshard_lock_wait_seconds", Vec::new(), lock_waits.totals());
     totals.number("moonshard_script_instances", server.scripting.runtime.instances_kept() as u64);
     totals.number("moonshard_script_instances_created_total", server.scripting.runtime.instances_made());
+    let tier = server.scripting.runtime.tier_report();
+    for (outcome, count) in Compilation::ALL.iter().zip(tier.outcomes) {
+        totals.labelled("moonshard_script_compilations_total", outcome.name(), count);
+    }
+    totals.push(
+        "moonshard_script_compilation_seconds_total",
+        Vec::new(),
+        super::Value::Number(tier.micros as f64 / 1e6),
+    );
+    totals.number("moonshard_script_compilations_waiting", tier.waiting as u64);
+    totals.number("moonshard_script_machine_code_bytes", tier.code_bytes as u64);
+    totals.number("moonshard_script_compiled_runs_total", tier.runs);
     let (known, bytes) = server.scripting.cache.usage();
     totals.number("moonshard_scripts_cached", known as u64);
     totals.number("moonshard_scripts_cached_bytes", bytes as u64);

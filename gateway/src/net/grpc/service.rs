@@ -148,6 +148,7 @@ impl Gateway for GrpcState {
             undeclared_keys: number("undeclared_keys"),
             fuel: Some(spread("fuel")),
             microseconds: Some(spread("usec")),
+            compiled_runs: number("compiled_runs"),
         }))
     }
 
