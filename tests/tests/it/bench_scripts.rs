@@ -175,6 +175,7 @@ fn short(line: &str) -> String {
 #[test]
 fn the_benchmark_measures_right_answers() {
     let server = TestServer::start(&[]);
+    let compiling = TestServer::start(&["--script-compile", "always"]);
     let oracle = Oracle::start();
     let (mut wrong, mut shown) = (Vec::new(), String::new());
     for (name, script) in case_files("bench", "lua") {
@@ -182,6 +183,8 @@ fn the_benchmark_measures_right_answers() {
         for protocol in PROTOCOLS {
             let ours = run(&mut Client::connect(server.address(), protocol), &script, &plan);
             writeln!(shown, "--- {name}, {protocol:?}").expect("a string");
+            let compiled = run(&mut Client::connect(compiling.address(), protocol), &script, &plan);
+            assert_eq!(ours, compiled, "{name} does something else once it is compiled");
             ours.iter().for_each(|line| writeln!(shown, "{}", short(line)).expect("a string"));
             let Some(oracle) = &oracle else { continue };
             let theirs = run(&mut Client::connect(oracle.address(), protocol), &script, &plan);

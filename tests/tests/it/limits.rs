@@ -188,6 +188,30 @@ fn others_are_served_while_a_script_computes_and_kill_ends_it(on: Topology) {
     assert_eq!(notation::reply(&busy.run("PING")), "+PONG", "the connection goes on");
 }
 
+#[test]
+fn a_script_of_machine_code_ends_like_others() {
+    let server = TestServer::start(&[AMPLE, &["--script-compile", "always"]].concat());
+    let (mut busy, mut other) = (server.client(), server.client());
+    let before = data(&mut other);
+    let counts = format!("{WRITES} local n = 0 while true do n = n + 1 end");
+    for Limit { name, setting, .. } in &LIMITS {
+        let Some((setting, value)) = setting else { continue };
+        set(&mut other, setting, value);
+        let text = error(&other.eval(&counts, &["text", "list"], &[]));
+        assert!(text.starts_with(&format!("SCRIPTLIMIT {name}: ")), "{text}");
+        assert_eq!(dump(&mut other), before);
+        set(&mut other, "script-fuel", AMPLE[3]);
+        set(&mut other, "script-timeout-ms", AMPLE[5]);
+    }
+    assert_eq!(server.info("script_compiled_runs"), 2);
+    busy.send(["EVAL", &counts, "2", "text", "list"]);
+    wait_for_scripts(&server, 1);
+    wait_until("the script is killed", || notation::reply(&other.run("SCRIPT KILL")) == "+OK");
+    assert!(error(&busy.read()).starts_with("KILLED "));
+    assert_eq!(dump(&mut other), before);
+    assert_eq!(server.info("script_traps"), 0);
+}
+
 fn all_threads_may_be_busy(on: Topology) {
     let server = on.start(AMPLE);
     let mut busy: Vec<Client> = (0..10).map(|_| server.client()).collect();

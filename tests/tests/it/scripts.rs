@@ -43,14 +43,15 @@ fn scripts_answer_as_redis_answers(on: Topology) {
             }
         }
     }
-    // Whether calls are collected changes nothing that a script or its caller can see.
-    let collecting = on.start(&["--script-auto-async", "always"]);
-    let collected =
-        run_all(PROTOCOLS.map(|protocol| Client::connect(collecting.address(), protocol)), |_| true);
-    for ((file, case, ours), (_, _, collected)) in ours.iter().zip(&collected) {
-        let (ours, collected) = (shown(ours), shown(collected));
-        if ours != collected {
-            wrong.push(format!("{file}: {}\n  at once   {ours}\n  collected {collected}", case.name));
+    // Whether calls are collected, or scripts are compiled to machine code, changes nothing that a script or its caller can see.
+    for option in ["--script-auto-async", "--script-compile"] {
+        let always = on.start(&[option, "always"]);
+        let others = run_all(PROTOCOLS.map(|protocol| Client::connect(always.address(), protocol)), |_| true);
+        for ((file, case, ours), (_, _, other)) in ours.iter().zip(&others) {
+            let (ours, other) = (shown(ours), shown(other));
+            if ours != other {
+                wrong.push(format!("{file}: {}\n  usually {ours}\n  {option} always {other}", case.name));
+            }
         }
     }
     let mut settings = insta::Settings::clone_current();
