@@ -10,7 +10,7 @@ use super::codec::{Decoder, Fault, write_length, write_string};
 use super::crc64::crc64;
 use super::key::{AUX, EXPIRE_MS, FREQ, IDLE, STICKY, write_aux, write_key};
 use super::template::{TEMPLATE, Templates};
-use super::{Dialect, KeyMeta, LIBRARY, Version, module, object};
+use super::{Dialect, KeyMeta, LIBRARY, LONGEST, Version, module, object};
 use crate::snapshot::SnapshotPart;
 use crate::{DATABASES, Entry, Stamp, Work};
 
@@ -201,7 +201,15 @@ pub struct RdbReader<R: Read> {
 impl<R: Read> RdbReader<R> {
     /// Reads the header.
     pub fn new(source: R) -> Result<RdbReader<R>, Fault> {
-        let mut decoder = Decoder::new(Summing::new(source));
+        RdbReader::begin(Decoder::new(Summing::new(source)))
+    }
+
+    /// The same for a file that comes from elsewhere: strings longer than commands make them are refused.
+    pub fn limited(source: R) -> Result<RdbReader<R>, Fault> {
+        RdbReader::begin(Decoder::limited(Summing::new(source), LONGEST))
+    }
+
+    fn begin(mut decoder: Decoder<Summing<R>>) -> Result<RdbReader<R>, Fault> {
         let header: [u8; 9] = decoder.bytes()?;
         let signatures = [(SIGNATURE, Dialect::Redis), (VALKEY_SIGNATURE, Dialect::Valkey)].into_iter();
         let found =
