@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod cli;
 pub mod health;
+pub mod import;
 pub mod merge;
 pub mod offline_tools;
 pub mod reference;

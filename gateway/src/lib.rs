@@ -20,7 +20,7 @@ mod telemetry;
 use std::process::ExitCode;
 
 use admin::cli::{Action, UsageError};
-use admin::{backup, cli, health, merge, offline_tools, script, topology};
+use admin::{backup, cli, health, import, merge, offline_tools, script, topology};
 use telemetry::{counters, log};
 
 /// Many small values live and die here; this allocator is quicker at that than the system's.
@@ -59,6 +59,7 @@ pub fn run() -> ExitCode {
         },
         Ok(Action::Tool(task)) => ExitCode::from(offline_tools::run(&task)),
         Ok(Action::Merge(task)) => ExitCode::from(merge::run(&task)),
+        Ok(Action::Import(task)) => ExitCode::from(import::run(&task)),
         Ok(Action::Backup(task)) => ExitCode::from(backup::run(&task)),
         Ok(Action::Health(task)) => ExitCode::from(health::run(&task)),
         Ok(Action::Script(task)) => ExitCode::from(script::run(&task)),

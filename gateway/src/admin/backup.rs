@@ -99,8 +99,7 @@ async fn ask(server: &ServerAddress, version: Version) -> Result<(Connection, Ve
             return Err(refused(&text));
         }
     }
-    let line = timeout(STALLED, connection.first_line(&[b"SYNC"])).await;
-    let line = line.unwrap_or_else(|_| Err(refused(b"it does not answer")))?;
+    let line = connection.first_line(&[b"SYNC"], STALLED).await?;
     match line.strip_prefix(b"$EOF:") {
         Some(mark) => Ok((connection, mark.to_vec())),
         None => Err(refused(line.strip_prefix(b"-").unwrap_or(&line))),

@@ -9,7 +9,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::admin::offline_tools::Task;
-use crate::admin::{self, backup as online_backup, health, merge, reference, script};
+use crate::admin::{
+    self, backup as online_backup, health, import as online_import, merge, reference, script,
+};
 use crate::config::{self, Config, PARAMETERS, ParameterKind, SettingError, Sources};
 use crate::export::metrics;
 use crate::process::certificates::to_ask;
@@ -17,6 +19,7 @@ use crate::process::version;
 use crate::telemetry::counters::Listener;
 
 mod backup;
+mod import;
 mod pages;
 mod scripts;
 mod server;
@@ -49,6 +52,8 @@ pub enum Action {
     },
     /// Get all data of a server that serves.
     Backup(online_backup::Task),
+    /// Copy all data of a server that serves into another one.
+    Import(online_import::Task),
     /// Do something with the data of a server that does not run.
     Tool(Task),
     /// Put the contents of an RDB file into a server that serves.
@@ -118,6 +123,7 @@ pub fn parse(
             return Ok(Action::Print(reference::page(name).expect("clap knows the pages")));
         }
         Some(("backup", of)) => return backup::task(of).map(Action::Backup).map_err(UsageError),
+        Some(("import", of)) => return import::task(of).map(Action::Import).map_err(UsageError),
         Some(("script", of)) => return Ok(Action::Script(scripts::task(of))),
         Some(("completions", of)) => return Ok(Action::Print(pages::completions(command(), of))),
         Some(("precompile", of)) => {
@@ -247,6 +253,7 @@ fn command() -> Command {
         )
         .subcommand(store::command(flags()))
         .subcommand(backup::command())
+        .subcommand(import::command())
         .subcommand(topology::command())
         .subcommand(health_command())
         .subcommand(scripts::command())
@@ -394,7 +401,7 @@ mod tests {
         let topology: Vec<&str> = topology.iter().map(String::as_str).collect();
         let script =
             ["script", "script run", "script dry-run", "script check", "script test", "script bench"];
-        let lines = [&store[..], &topology, &["health", "backup"], &script].concat();
+        let lines = [&store[..], &topology, &["health", "backup", "import"], &script].concat();
         let helps: Vec<String> =
             lines.iter().map(|line| printed(&format!("moonshard {line} --help"))).collect();
         insta::assert_snapshot!(helps.join("\n----\n"));
@@ -428,6 +435,34 @@ mod tests {
             "dump data - --rdb-version 11",
         ];
         assert!(wrong.iter().all(|line| run(&format!("moonshard store {line}"), &[]).is_err()));
+    }
+
+    #[test]
+    fn imports_have_a_source_and_a_target() {
+        use crate::admin::import::Policy;
+        let task = |line: &str| match run(line, &[]) {
+            Ok(Action::Import(task)) => {
+                let file = task.target.password_file.map(|file| file.display().to_string());
+                (task.source.address.to_string(), task.db, task.target.address.to_string(), file, task.policy)
+            }
+            other => panic!("{other:?}"),
+        };
+        let (source, target) = ("a:1".to_owned(), "127.0.0.1:6379".to_owned());
+        assert_eq!(task("moonshard import redis://a:1"), (source.clone(), None, target, None, Policy::Empty));
+        assert_eq!(
+            task("moonshard import redis://a:1/3 --to redis://b:2 --to-password-file f --merge"),
+            (source.clone(), Some(3), "b:2".to_owned(), Some("f".to_owned()), Policy::Merge)
+        );
+        assert_eq!(task("moonshard import redis://a:1 --replace").4, Policy::Replace);
+        let wrong = [
+            "",
+            " a:1",
+            " redis://a:1 --to redis://b:2/1",
+            " redis://a:1 --merge --replace",
+            " redis://a:1 --tls-ca-cert-file f",
+            " redis://a:1/x",
+        ];
+        assert!(wrong.iter().all(|line| run(&format!("moonshard import{line}"), &[]).is_err()));
     }
 
     #[test]

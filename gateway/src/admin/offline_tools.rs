@@ -52,6 +52,16 @@ pub(super) enum ToolError {
     NotDone(String),
 }
 
+impl ToolError {
+    /// The same, with what has become of the task.
+    pub(super) fn with_outcome(self, outcome: &str) -> ToolError {
+        match self {
+            ToolError::Damaged(why) => ToolError::Damaged(format!("{why}; {outcome}")),
+            ToolError::NotDone(why) => ToolError::NotDone(format!("{why}; {outcome}")),
+        }
+    }
+}
+
 /// Does it; returns what the process exits with.
 pub fn run(task: &Task) -> u8 {
     ended(match task {

@@ -118,7 +118,7 @@ const BASE: Command =
 fn replica_of(args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     if !(args[1].eq_ignore_ascii_case(b"no") && args[2].eq_ignore_ascii_case(b"one")) {
         return Err(CommandError::new(
-            "ERR This server cannot be a replica; use `moonshard store restore` to import the data of a Redis server",
+            "ERR This server cannot be a replica; use `moonshard import` to copy the data of a Redis server",
         ));
     }
     out.ok();

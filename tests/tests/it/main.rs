@@ -23,6 +23,7 @@ mod hash_expiry;
 mod http;
 mod http_random;
 mod http_topology;
+mod import;
 mod introspection;
 mod large_values;
 mod limits;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, value_parser};
+use store_engine::DATABASES;
 use tls::{Clients, Files, Roots};
 
 use crate::admin::script::ServerAddress;
@@ -10,6 +11,8 @@ use crate::config::Address;
 
 /// The port of a URL without one.
 const PORT: u16 = 6379;
+
+const WRONG_URL: &str = "the URL is invalid, expected redis://[USER:PASSWORD@]HOST[:PORT]";
 
 /// What a URL of a server looks like, for help texts.
 pub const URL_FORM: &str = "redis://[USER:PASSWORD@]HOST[:PORT], or rediss:// for TLS";
@@ -35,19 +38,30 @@ pub fn options() -> [Arg; 4] {
 
 /// The server of a URL and of the options beside it.
 pub fn address(url: &str, matches: &ArgMatches) -> Result<ServerAddress, String> {
-    let file = |name| matches.get_one::<PathBuf>(name).cloned();
-    let Url { is_tls, user, password, address } = Url::parse(url)?;
-    let tls = match (is_tls, file("tls-ca-cert-file")) {
-        (false, None) => None,
-        (false, Some(_)) => return Err("--tls-ca-cert-file requires a rediss:// URL".to_owned()),
-        (true, file_of_roots) => {
-            let roots = file_of_roots.map(|file| Ok(Roots::File(file))).unwrap_or_else(Roots::of_system);
-            let roots = Some(roots.map_err(|error| error.to_string())?);
-            let own = file("tls-cert-file").zip(file("tls-key-file"));
-            Some(Files { own, roots, clients: Clients::Anyone })
-        }
-    };
-    Ok(ServerAddress { address, user, password, password_file: file("password-file"), tls })
+    let url = Url::parse(url)?.without_database()?;
+    needs_tls(&[&url], matches)?;
+    url.server(matches, "password-file")
+}
+
+/// The servers of two URLs, with the database that the first one names, if any. The options are those of both, except that
+/// the file with the password of the second one is the option `password_file`.
+pub fn pair(
+    urls: [&str; 2],
+    matches: &ArgMatches,
+    password_file: &str,
+) -> Result<(ServerAddress, Option<usize>, ServerAddress), String> {
+    let (first, second) = (Url::parse(urls[0])?, Url::parse(urls[1])?.without_database()?);
+    needs_tls(&[&first, &second], matches)?;
+    let db = first.db;
+    Ok((first.server(matches, "password-file")?, db, second.server(matches, password_file)?))
+}
+
+/// Certificate authorities are of use only if one of these URLs is of TLS.
+fn needs_tls(urls: &[&Url], matches: &ArgMatches) -> Result<(), String> {
+    match matches.contains_id("tls-ca-cert-file") && !urls.iter().any(|url| url.is_tls) {
+        true => Err("--tls-ca-cert-file requires a rediss:// URL".to_owned()),
+        false => Ok(()),
+    }
 }
 
 struct Url {
@@ -55,19 +69,27 @@ struct Url {
     user: Option<String>,
     password: Option<String>,
     address: Address,
+    db: Option<usize>,
 }
 
 impl Url {
     /// The text is not repeated in errors, since it may have a password.
     fn parse(text: &str) -> Result<Url, String> {
-        let wrong = || "the URL is invalid, expected redis://[USER:PASSWORD@]HOST[:PORT]".to_owned();
+        let wrong = || WRONG_URL.to_owned();
         let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
         let is_tls = match scheme {
             "redis" => false,
             "rediss" => true,
             _ => return Err(wrong()),
         };
-        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (rest, db) = match rest.rsplit_once('/') {
+            Some((rest, "")) => (rest, None),
+            Some((rest, db)) if !db.contains('@') => {
+                let db = db.parse().ok().filter(|db| *db < DATABASES);
+                (rest, Some(db.ok_or_else(wrong)?))
+            }
+            _ => (rest, None),
+        };
         let (login, place) =
             rest.rsplit_once('@').map_or((None, rest), |(login, place)| (Some(login), place));
         let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
@@ -80,7 +102,27 @@ impl Url {
         };
         let has_port = place.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
         let place = if has_port { place.to_owned() } else { format!("{place}:{PORT}") };
-        Ok(Url { is_tls, user, password, address: Address::parse(&place).ok_or_else(wrong)? })
+        Ok(Url { is_tls, user, password, address: Address::parse(&place).ok_or_else(wrong)?, db })
+    }
+
+    fn without_database(self) -> Result<Url, String> {
+        if self.db.is_some() { Err(WRONG_URL.to_owned()) } else { Ok(self) }
+    }
+
+    /// The server, with the password in the file that the option `password_file` names.
+    fn server(self, matches: &ArgMatches, password_file: &str) -> Result<ServerAddress, String> {
+        let file = |name| matches.get_one::<PathBuf>(name).cloned();
+        let Url { is_tls, user, password, address, db: _ } = self;
+        let tls = match is_tls {
+            false => None,
+            true => {
+                let roots = file("tls-ca-cert-file").map(|file| Ok(Roots::File(file)));
+                let roots = roots.unwrap_or_else(Roots::of_system).map_err(|error| error.to_string())?;
+                let own = file("tls-cert-file").zip(file("tls-key-file"));
+                Some(Files { own, roots: Some(roots), clients: Clients::Anyone })
+            }
+        };
+        Ok(ServerAddress { address, user, password, password_file: file(password_file), tls })
     }
 }
 
@@ -108,7 +150,8 @@ mod tests {
     fn urls_name_user_password_and_address() {
         let parsed = |text: &str| {
             let url = Url::parse(text).ok()?;
-            Some(format!("{} {:?} {:?} {}", url.is_tls, url.user, url.password, url.address))
+            let db = url.db.map(|db| format!("/{db}")).unwrap_or_default();
+            Some(format!("{} {:?} {:?} {}{db}", url.is_tls, url.user, url.password, url.address))
         };
         for (text, wanted) in [
             ("redis://a", Some(r#"false None None a:6379"#)),
@@ -118,6 +161,11 @@ mod tests {
             ("redis://u:p%40%3a@a:1", Some(r#"false Some("u") Some("p@:") a:1"#)),
             ("redis://:p@a:1", Some(r#"false None Some("p") a:1"#)),
             ("redis://u@a:1", Some(r#"false Some("u") None a:1"#)),
+            ("redis://a/3", Some(r#"false None None a:6379/3"#)),
+            ("redis://u:p/3@a:1/15", Some(r#"false Some("u") Some("p/3") a:1/15"#)),
+            ("redis://u:p/3@a:1", Some(r#"false Some("u") Some("p/3") a:1"#)),
+            ("redis://a/16", None),
+            ("redis://a/x", None),
             ("redis://u:%4@a:1", None),
             ("http://a:1", None),
             ("redis://", None),

@@ -35,6 +35,31 @@ pub struct Connection {
 impl Connection {
     /// Connects and authenticates.
     pub async fn open(server: &ServerAddress) -> Result<Connection, ToolError> {
+        let mut connection = Connection::connect(server).await?;
+        let user = server.user.as_deref().unwrap_or("default");
+        let password = password(server)?;
+        let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
+        if let Some(password) = &password {
+            hello.extend([b"AUTH", user.as_bytes(), password]);
+        }
+        connection.enter(&hello, password.is_some()).await?;
+        Ok(connection)
+    }
+
+    /// The same over RESP2, also to a server that knows neither users nor HELLO.
+    pub async fn open_resp2(server: &ServerAddress) -> Result<Connection, ToolError> {
+        let mut connection = Connection::connect(server).await?;
+        let password = password(server)?;
+        if let Some(password) = &password {
+            let user = server.user.as_ref().map(|user| user.as_bytes());
+            let auth: Vec<&[u8]> = [&b"AUTH"[..]].into_iter().chain(user).chain([&password[..]]).collect();
+            connection.enter(&auth, true).await?;
+        }
+        connection.enter(&[b"PING"], password.is_some()).await?;
+        Ok(connection)
+    }
+
+    async fn connect(server: &ServerAddress) -> Result<Connection, ToolError> {
         let address = server.address.to_string();
         let tls = server
             .tls
@@ -46,38 +71,44 @@ impl Connection {
         let wire = remote.connect(Protocol::Resp).await;
         let wire =
             wire.map_err(|error| ToolError::new(format_args!("cannot connect to {address}: {error}")))?;
-        let mut connection = Connection { address, wire, received: Vec::new() };
-        let user = server.user.as_deref().unwrap_or("default");
-        let password = password(server)?;
-        let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
-        if let Some(password) = &password {
-            hello.extend([b"AUTH", user.as_bytes(), password]);
-        }
-        match connection.call(&hello).await? {
-            Value::Error(text) if password.is_none() && text.starts_with(b"NOAUTH") => {
+        Ok(Connection { address, wire, received: Vec::new() })
+    }
+
+    /// Makes a request that every client may make once it has authenticated.
+    async fn enter(&mut self, argv: &[&[u8]], has_password: bool) -> Result<(), ToolError> {
+        match self.call(argv).await? {
+            Value::Error(text) if !has_password && text.starts_with(b"NOAUTH") => {
                 Err(ToolError::new(format_args!(
                     "{} requires a password: set --password-file FILE or {PASSWORD_VARIABLE}",
-                    connection.address
+                    self.address
                 )))
             }
             Value::Error(text) => {
                 let text = String::from_utf8_lossy(&text).into_owned();
-                Err(ToolError::new(format_args!("{} refused the connection: {text}", connection.address)))
+                Err(ToolError::new(format_args!("{} refused the connection: {text}", self.address)))
             }
-            _ => Ok(connection),
+            _ => Ok(()),
         }
     }
 
     /// Makes a request and waits for its reply.
     pub async fn call(&mut self, argv: &[&[u8]]) -> Result<Value, ToolError> {
-        let reply = self.exchange(argv).await;
-        reply.map_err(|error| ToolError::new(format_args!("{} did not reply: {error}", self.address)))
+        self.exchange(argv).await.map_err(|error| self.no_reply(&error))
     }
 
-    /// Makes a request and waits for the first line that comes, which is given without its end.
-    pub async fn first_line(&mut self, argv: &[&[u8]]) -> Result<Vec<u8>, ToolError> {
-        let line = self.exchange_line(argv).await;
-        line.map_err(|error| ToolError::new(format_args!("{} did not reply: {error}", self.address)))
+    /// Makes a request and waits for the first line that comes, as [`Connection::line`] does.
+    pub async fn first_line(&mut self, argv: &[&[u8]], stalled: Duration) -> Result<Vec<u8>, ToolError> {
+        let line = async {
+            self.send(argv).await?;
+            self.next_line(stalled).await
+        };
+        line.await.map_err(|error| self.no_reply(&error))
+    }
+
+    /// The next line that comes, without its end. A server that sends nothing for so long as `stalled` is given up; Redis
+    /// sends line feeds while it prepares an RDB file.
+    pub async fn line(&mut self, stalled: Duration) -> Result<Vec<u8>, ToolError> {
+        self.next_line(stalled).await.map_err(|error| self.no_reply(&error))
     }
 
     /// Sends requests, made by [`push_request`], and waits for their `count` replies. A server that takes and sends nothing
@@ -88,8 +119,11 @@ impl Connection {
         count: usize,
         stalled: Duration,
     ) -> Result<Vec<Value>, ToolError> {
-        let replies = self.exchange_all(requests, count, stalled).await;
-        replies.map_err(|error| ToolError::new(format_args!("{} did not reply: {error}", self.address)))
+        self.exchange_all(requests, count, stalled).await.map_err(|error| self.no_reply(&error))
+    }
+
+    fn no_reply(&self, error: &io::Error) -> ToolError {
+        ToolError::new(format_args!("{} did not reply: {error}", self.address))
     }
 
     async fn exchange_all(
@@ -110,10 +144,8 @@ impl Connection {
         Ok(replies)
     }
 
-    async fn exchange_line(&mut self, argv: &[&[u8]]) -> io::Result<Vec<u8>> {
-        self.send(argv).await?;
+    async fn next_line(&mut self, stalled: Duration) -> io::Result<Vec<u8>> {
         loop {
-            // Redis sends line feeds while it prepares an RDB file.
             let begin = self.received.iter().position(|byte| *byte != b'\n').unwrap_or(self.received.len());
             self.received.drain(..begin);
             if let Some(end) = self.received.windows(2).position(|pair| pair == b"\r\n") {
@@ -127,7 +159,8 @@ impl Connection {
                     "this is no reply: its line exceeds 64kb",
                 ));
             }
-            self.read_more().await?;
+            let more = timeout(stalled, self.read_more()).await;
+            more.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         }
     }
 
