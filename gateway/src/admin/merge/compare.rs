@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use resp::Value as ReplyValue;
 use store_engine::rdb::{self, Dialect};
-use store_engine::{Entry, Stamp, Value};
+use store_engine::{Entry, Stamp, Value, Work};
 
 /// What a server may find expired before this process does: its clock may be ahead.
 const CLOCKS_MS: u64 = 5000;
@@ -17,7 +17,7 @@ pub fn is_same(sent: &Entry, payload: &ReplyValue, expires: &ReplyValue, now_ms:
         (ReplyValue::Bulk(payload), ReplyValue::Integer(at_ms)) if *at_ms != -2 => (payload, *at_ms),
         _ => return sent.clone().living(expired_ms).is_none(),
     };
-    let loaded = rdb::unseal(payload).and_then(|payload| rdb::load(payload).ok());
+    let loaded = rdb::unseal(payload).and_then(|payload| rdb::load(payload, &Work::unlimited()).ok());
     let Some(found) = loaded else { return false };
     let found_at_ms = u64::try_from(at_ms).ok().and_then(NonZeroU64::new);
     found_at_ms == sent.expire_at_ms
@@ -85,7 +85,8 @@ mod tests {
                 body.extend_from_slice(&[1, *field, 1, b'v']);
                 body.extend_from_slice(&at_ms.to_le_bytes());
             }
-            rdb::load(Payload { body: &body, dialect: Dialect::Valkey }).expect("a payload")
+            rdb::load(Payload { body: &body, dialect: Dialect::Valkey }, &Work::unlimited())
+                .expect("a payload")
         };
         let sent = entry(hash(&[(b'f', 9000), (b'g', -1)]), 0);
         let at = ReplyValue::Integer(-1);

@@ -1,6 +1,6 @@
 //! Sends what an RDB file has to a server that serves: keys by RESTORE, libraries by FUNCTION RESTORE, scripts by SCRIPT LOAD.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::time::Duration;
 
@@ -146,12 +146,28 @@ impl<'a> Sender<'a> {
         Ok(sender)
     }
 
-    /// How many keys the server has.
+    /// How many keys the server has. INFO names the databases; a server with store nodes gathers its counts from time to
+    /// time only.
     pub fn keyspace(&mut self) -> Result<Keyspace, ToolError> {
-        match self.call(&[b"INFO", b"keyspace"])? {
-            Value::Error(text) => Err(ToolError::NotDone(String::from_utf8_lossy(&text).into_owned())),
-            told => Ok(keyspace::parse(told.text().unwrap_or_default())),
+        let info = self.call(&[b"INFO", b"keyspace"])?;
+        if let Value::Error(text) = &info {
+            return Err(ToolError::NotDone(String::from_utf8_lossy(text).into_owned()));
         }
+        let named = keyspace::parse(info.text().unwrap_or_default());
+        let databases: BTreeSet<usize> =
+            named.into_keys().chain(self.counts.databases.keys().copied()).collect();
+        let mut keyspace = Keyspace::new();
+        for db in databases {
+            self.select(db)?;
+            match self.call(&[b"DBSIZE"])? {
+                Value::Integer(keys) if keys > 0 => keyspace.insert(db, keys.cast_unsigned()),
+                Value::Error(text) => {
+                    return Err(ToolError::NotDone(String::from_utf8_lossy(&text).into_owned()));
+                }
+                _ => None,
+            };
+        }
+        Ok(keyspace)
     }
 
     /// Sends all that the reader gives.
