@@ -50,6 +50,7 @@ pub(crate) use self::compiler::Tier;
 pub use self::compiler::{Compilation, Compile, Compiler, TierReport};
 pub(crate) use self::heat::{Code, Compiled, Heat};
 pub(crate) use self::module::ENTRY;
+pub(crate) use self::plan::Choice;
 
 /// Largest side module. To compile it takes some 200 ms.
 const MOST_BYTES: usize = 96 << 10;
@@ -72,7 +73,7 @@ impl Side {
 
 /// Makes the side module of the script in this memory, whose Lua state is at `state`. Nothing: no function would gain, or all
 /// together are too large.
-pub(crate) fn compile(memory: &impl Memory, state: u32) -> Option<Side> {
+pub(crate) fn compile(memory: &impl Memory, state: u32, choice: Choice) -> Option<Side> {
     let (functions, flows): (Vec<_>, Vec<_>) = code::functions(memory, state)
         .into_iter()
         .filter_map(|function| flow::Flow::new(&function).map(|flow| (function, flow)))
@@ -80,7 +81,7 @@ pub(crate) fn compile(memory: &impl Memory, state: u32) -> Option<Side> {
     let plans: Vec<_> = functions
         .iter()
         .zip(&flows)
-        .map(|(function, flow)| plan::Plan::new(&functions, function, flow))
+        .map(|(function, flow)| plan::Plan::new(&functions, function, flow, choice))
         .collect();
     let is_called = |number: usize| plans.iter().any(|plan| plan.callees.contains(&Some(number)));
     let chosen: Vec<usize> =

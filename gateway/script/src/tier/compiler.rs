@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use wasmtime::{Engine, Module};
 
 use super::heat::{Code, Compiled, Heat};
+use super::plan::Choice;
 use crate::image::{Image, Overlay};
 use crate::sandbox::Pristine;
 use crate::script::Script;
@@ -105,6 +106,7 @@ pub(crate) struct Tier {
 struct Workshop {
     engine: Engine,
     pristine: Arc<Pristine>,
+    choice: Choice,
     counts: Arc<Counts>,
     numbers: AtomicU64,
 }
@@ -121,6 +123,7 @@ impl Tier {
         let workshop = Workshop {
             engine: engine.clone(),
             pristine: pristine.clone(),
+            choice: if compile == Compile::Always { Choice::All } else { Choice::Faster },
             counts: Arc::default(),
             numbers: AtomicU64::new(0),
         };
@@ -241,7 +244,8 @@ impl Workshop {
             return Err(Compilation::Full);
         }
         let Pristine { image: base, state, .. } = &*self.pristine;
-        let side = super::compile(&Overlay::new(base, image), *state).ok_or(Compilation::Unsuitable)?;
+        let side =
+            super::compile(&Overlay::new(base, image), *state, self.choice).ok_or(Compilation::Unsuitable)?;
         let image = image.with_words(&side.numbers()).ok_or(Compilation::Failed)?;
         let module = Module::new(&self.engine, &side.wasm).map_err(|_| Compilation::Failed)?;
         let mapped = module.image_range();
