@@ -104,7 +104,7 @@ pub fn read<R: Read>(kind: u8, from: &mut Decoder<R>, work: &Work) -> Result<Str
 
 fn skip_producers<R: Read>(from: &mut Decoder<R>, work: &Work) -> Result<(), Fault> {
     let (_seconds, _most_entries) = (from.length()?, from.length()?);
-    for _ in 0..from.length()? {
+    for _ in work.over(0..from.length()?) {
         from.skip_string()?;
         for _ in work.over(0..from.length()?) {
             from.skip_string()?;
