@@ -119,6 +119,7 @@ test("a shared script that is opened from another page is shown", { skip }, asyn
   const page = await visit("/");
   await write(page, "return 'shared'");
   await button(page, "Share").click();
+  await page.getByRole("dialog", { name: "Share" }).waitFor();
   const shared = await page.getByLabel("Address").inputValue();
   await page.keyboard.press("Escape");
   await write(page, "return 'another'");
