@@ -174,7 +174,7 @@ impl Tier {
         self.workshop.counts.add(Compilation::Failed);
     }
 
-    /// Whether code was refused for lack of memory since this was asked last. Sandboxes may hold code that nobody needs.
+    /// Whether code was refused for lack of memory since this was asked last. Idle sandboxes may hold unneeded code.
     pub fn wants_room(&self) -> bool {
         let wants_room = &self.workshop.counts.wants_room;
         wants_room.load(Ordering::Relaxed) && wants_room.swap(false, Ordering::Relaxed)
@@ -296,7 +296,7 @@ mod tests {
             run(&hot).await;
             run(&cool).await;
         }
-        // It is in the queue once, and interpreted as long as nobody looks there.
+        // It is in the queue once, and interpreted as long as no compiler takes it.
         assert_eq!(runtime.tier_report(), TierReport { waiting: 1, ..TierReport::default() });
         let compiler = runtime.take_compiler().expect("it is there");
         assert!(runtime.take_compiler().is_none(), "there is one");

@@ -14,7 +14,7 @@ mod arith;
 mod calls;
 mod control;
 
-/// The parameters: Lua's state; a function on the stack that is called, or a place to go on at, which is told by the number of
+/// The parameters: Lua's state; a function on the stack that is called, or a place to go on at, given by the number of
 /// arguments; how many results are wanted.
 pub(super) const STATE: u32 = 0;
 const WHERE: u32 = 1;

@@ -49,7 +49,7 @@ impl Heat {
         before.saturating_add(fuel) >= self.threshold
     }
 
-    /// Whether nobody has dealt with it before.
+    /// Settles the script; whether it was not settled before.
     pub fn settle(&self) -> bool {
         !self.is_settled.load(Ordering::Relaxed) && !self.is_settled.swap(true, Ordering::Relaxed)
     }

@@ -50,7 +50,7 @@ pub struct Plan {
 enum Place {
     Compiled,
     Guest,
-    /// Whoever does its neighbours.
+    /// Whichever executes the steps around it.
     Either,
 }
 

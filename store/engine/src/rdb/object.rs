@@ -163,8 +163,8 @@ const UNKNOWN: Damage = "a value of unknown type";
 /// The time of a field that does not expire, in Valkey.
 const NEVER: i64 = -1;
 
-/// Reads a value of this kind, only a part of it if `work` ends. `None`: a collection without elements, which nobody should
-/// have written.
+/// Reads a value of this kind, only a part of it if `work` ends. `None`: a collection without elements, which no server
+/// should have written.
 pub fn read<R: Read>(
     kind: u8,
     dialect: Dialect,

@@ -125,7 +125,7 @@ impl Node {
         let mut found = 0;
         while *rest != [END] {
             if !work.step(1) {
-                return Err("a part of a stream that nobody wants any more");
+                return Err("reading the stream was cancelled");
             }
             listpack::item(&mut rest)?;
             found += 1;
