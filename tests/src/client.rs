@@ -1,6 +1,6 @@
 //! A blocking client that hides nothing: it sends what it is told and gives replies as they came.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use resp::{Progress, Reader, ReplyLimits, Value};
@@ -125,6 +125,22 @@ impl Client {
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
+}
+
+/// Reads a command that a client sent as an array of bulk strings.
+pub fn read_request(wire: &mut BufReader<TcpStream>) -> Vec<String> {
+    let number = |wire: &mut BufReader<TcpStream>| -> usize {
+        let mut line = String::new();
+        wire.read_line(&mut line).expect("a line");
+        line.trim_end()[1..].parse().expect("a number behind the mark")
+    };
+    let count = number(wire);
+    let argument = |_| {
+        let mut arg = vec![0; number(wire) + 2];
+        wire.read_exact(&mut arg).expect("an argument and the end of its line");
+        String::from_utf8_lossy(arg.trim_ascii_end()).into_owned()
+    };
+    (0..count).map(argument).collect()
 }
 
 /// A command as an array of bulk strings.

@@ -1,12 +1,13 @@
 //! `moonshard import`: the data of a server that serves is copied into another one.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use tests::certificates::Authority;
+use tests::client::read_request;
 use tests::process::command;
 use tests::temp_dir::TempDir;
 use tests::{
@@ -136,7 +137,16 @@ fn all_data_is_copied_while_it_changes(on: Topology) {
     });
 }
 
-over_nodes!(all_data_is_copied_while_it_changes);
+/// Store nodes report their counts later than they have the keys.
+fn a_key_that_was_just_written_makes_a_target_not_empty(on: Topology) {
+    let (source, target) = (TestServer::start(&[]), on.start(&[]));
+    run(&mut target.client(), &["SET own 1"]);
+    let (code, _, err) = import(&source.address().to_string(), target.address(), &[]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("is not empty, it has 1 keys in database 0:"), "{err}");
+}
+
+over_nodes!(all_data_is_copied_while_it_changes, a_key_that_was_just_written_makes_a_target_not_empty);
 
 #[test]
 fn what_the_target_has_is_kept() {
@@ -229,7 +239,7 @@ fn from_played(answer: &[u8]) -> (Option<i32>, String, String, String) {
         scope.spawn(|| {
             let mut wire = BufReader::new(listener.accept().expect("a connection").0);
             loop {
-                let request = request(&mut wire);
+                let request = read_request(&mut wire);
                 let reply: &[u8] = match &*request[0] {
                     "PING" => b"+PONG\r\n",
                     "REPLCONF" => b"-ERR Unrecognized REPLCONF option\r\n",
@@ -250,22 +260,6 @@ fn from_played(answer: &[u8]) -> (Option<i32>, String, String, String) {
         told.2.replace(&address.to_string(), "SOURCE").replace(&target.address().to_string(), "TARGET"),
         keys,
     )
-}
-
-/// Reads a request.
-fn request(wire: &mut BufReader<std::net::TcpStream>) -> Vec<String> {
-    let number = |wire: &mut BufReader<std::net::TcpStream>| -> usize {
-        let mut line = String::new();
-        wire.read_line(&mut line).expect("a line");
-        line.trim_end()[1..].parse().expect("a number behind the mark")
-    };
-    let count = number(wire);
-    let argument = |_| {
-        let mut arg = vec![0; number(wire) + 2];
-        wire.read_exact(&mut arg).expect("an argument and the end of its line");
-        String::from_utf8_lossy(arg.trim_ascii_end()).into_owned()
-    };
-    (0..count).map(argument).collect()
 }
 
 #[test]

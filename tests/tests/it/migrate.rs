@@ -1,8 +1,9 @@
 //! MIGRATE: to a redis-server, to another server of ours, and to those that do not behave.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use tests::client::read_request;
 use tests::{Client, Oracle, Protocol, TestServer, Topology, notation, over_nodes, wait_until};
 
 fn say(client: &mut Client, line: &str) -> String {
@@ -144,26 +145,10 @@ impl Played {
     /// A connection whose SELECT is answered.
     fn accept(&self) -> BufReader<TcpStream> {
         let mut wire = BufReader::new(self.listener.accept().expect("a connection").0);
-        assert_eq!(request(&mut wire), ["SELECT", "0"]);
+        assert_eq!(read_request(&mut wire), ["SELECT", "0"]);
         wire.get_mut().write_all(b"+OK\r\n").expect("it is open");
         wire
     }
-}
-
-/// Reads a request.
-fn request(wire: &mut BufReader<TcpStream>) -> Vec<String> {
-    let number = |wire: &mut BufReader<TcpStream>| -> usize {
-        let mut line = String::new();
-        wire.read_line(&mut line).expect("a line");
-        line.trim_end()[1..].parse().expect("a number behind the mark")
-    };
-    let count = number(wire);
-    let argument = |_| {
-        let mut arg = vec![0; number(wire) + 2];
-        wire.read_exact(&mut arg).expect("an argument and the end of its line");
-        String::from_utf8_lossy(arg.trim_ascii_end()).into_owned()
-    };
-    (0..count).map(argument).collect()
 }
 
 fn others_are_served_while_keys_are_locked(on: Topology) {
@@ -174,7 +159,7 @@ fn others_are_served_while_keys_are_locked(on: Topology) {
     let migrate = to(target.address(), "k 0 60000");
     mover.send(migrate.split(' '));
     let mut wire = target.accept();
-    assert_eq!(request(&mut wire)[..3], ["RESTORE", "k", "0"]);
+    assert_eq!(read_request(&mut wire)[..3], ["RESTORE", "k", "0"]);
     writer.send(["APPEND", "k", "2"]);
     wait_until("the writer waits", || say(&mut other, "CLIENT LIST").contains(" cmd=append "));
     check(&mut other, &[("INCR elsewhere", "2")]);
@@ -195,7 +180,7 @@ fn what_is_not_acknowledged_stays(on: Topology) {
     set();
     mover.send(to(target.address(), "_ 0 60000 KEYS a b").replace('_', "").split(' '));
     let mut wire = target.accept();
-    assert_eq!([&request(&mut wire)[1], &request(&mut wire)[1]], ["a", "b"]);
+    assert_eq!([&read_request(&mut wire)[1], &read_request(&mut wire)[1]], ["a", "b"]);
     wire.get_mut().write_all(b"+OK\r\n").expect("it is open");
     drop(wire);
     let lost = "-IOERR error or timeout reading to target instance";
@@ -205,19 +190,19 @@ fn what_is_not_acknowledged_stays(on: Topology) {
     set();
     mover.send(to(target.address(), "a 0 60000").split(' '));
     let mut wire = BufReader::new(target.listener.accept().expect("a connection").0);
-    assert_eq!(request(&mut wire), ["SELECT", "0"]);
+    assert_eq!(read_request(&mut wire), ["SELECT", "0"]);
     wire.get_mut().write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").expect("it is open");
     assert_eq!(notation::reply(&mover.read()), lost);
     // It is too slow.
     mover.send(to(target.address(), "a 0 20").split(' '));
     let mut wire = target.accept();
-    assert_eq!(request(&mut wire)[1], "a");
+    assert_eq!(read_request(&mut wire)[1], "a");
     assert_eq!(notation::reply(&mover.read()), lost);
     // The client is killed.
     let id = say(&mut mover, "CLIENT ID");
     mover.send(to(target.address(), "a 0 60000").split(' '));
     let mut wire = target.accept();
-    assert_eq!(request(&mut wire)[1], "a");
+    assert_eq!(read_request(&mut wire)[1], "a");
     check(&mut other, &[(&format!("CLIENT KILL ID {id}"), "1"), ("MGET a b", r#"["1", "2"]"#)]);
 }
 

@@ -1,4 +1,4 @@
-//! How many keys a server has, as INFO says.
+//! How many keys a server has, and what INFO says of it.
 
 use std::collections::BTreeMap;
 

@@ -146,8 +146,8 @@ impl<'a> Sender<'a> {
         Ok(sender)
     }
 
-    /// How many keys the server has. INFO names the databases; a server with store nodes gathers its counts from time to
-    /// time only.
+    /// How many keys the server has: those of database 0, of databases that INFO names, and of those that were sent. The counts of
+    /// INFO do not do: a server with store nodes gathers them from time to time only.
     pub fn keyspace(&mut self) -> Result<Keyspace, ToolError> {
         let info = self.call(&[b"INFO", b"keyspace"])?;
         if let Value::Error(text) = &info {
@@ -155,7 +155,7 @@ impl<'a> Sender<'a> {
         }
         let named = keyspace::parse(info.text().unwrap_or_default());
         let databases: BTreeSet<usize> =
-            named.into_keys().chain(self.counts.databases.keys().copied()).collect();
+            [0].into_iter().chain(named.into_keys()).chain(self.counts.databases.keys().copied()).collect();
         let mut keyspace = Keyspace::new();
         for db in databases {
             self.select(db)?;
