@@ -166,16 +166,21 @@ impl<'a> Ctx<'a> {
         key: &[u8],
         write: impl FnOnce(Option<&T>, &mut Reply),
     ) -> Result<(), CommandError> {
+        self.reply_from_any(key, |value, out| {
+            let value = value.map(|value| T::of(value).ok_or(error::WRONG_TYPE)).transpose()?;
+            write(value, out);
+            Ok(())
+        })
+    }
+
+    /// Reads a value of any type and writes to the reply at once. Returns what `write` returns.
+    pub fn reply_from_any<R>(&mut self, key: &[u8], write: impl FnOnce(Option<&Value>, &mut Reply) -> R) -> R {
         let Ctx { partitions, db, now_ms, key_actions, out, .. } = self;
         let space = partitions.keyspace(*db, key);
         let found = space.find_used(key, *now_ms);
         space.count_read(found.is_some());
         note_read(key_actions, *db, key, found);
-        match found {
-            None => write(None, out),
-            Some(at) => write(Some(T::of(&space.at(at).value).ok_or(error::WRONG_TYPE)?), out),
-        }
-        Ok(())
+        write(found.map(|at| &space.at(at).value), out)
     }
 
     /// An editor of the `T` under `key`, if the key exists.

@@ -22,6 +22,8 @@ pub use codec::{Cause, Decoder, Fault, write_string};
 pub use estimate::steps_to_load;
 pub use version::{Dialect, Version};
 
+use std::io::{self, Write};
+
 use crate::{CommandError, Value, Work};
 use crc64::crc64;
 use object::Encoding;
@@ -81,16 +83,22 @@ pub fn unseal(payload: &[u8]) -> Option<Payload<'_>> {
 
 /// What DUMP gives for `value`. Only for a hash whose fields expire it makes a difference for whom it is.
 pub fn dump(value: &Value, reader: Dialect) -> Vec<u8> {
-    let version = match (value, reader) {
+    let mut payload = Vec::new();
+    let version = write_value(value, reader, &mut payload).expect("memory takes everything");
+    seal_as(version, &mut payload);
+    payload
+}
+
+/// Writes what DUMP gives for `value`, up to the seal, and returns the version for that. The only errors are those of `out`.
+pub fn write_value(value: &Value, reader: Dialect, out: &mut impl Write) -> io::Result<Version> {
+    let form = Encoding::of(value, reader);
+    out.write_all(&[form.kind])?;
+    form.write(out)?;
+    Ok(match (value, reader) {
         (Value::Hash(hash), Dialect::Redis) if hash.is_expiring() => Version::Redis7_4,
         (Value::Hash(hash), Dialect::Valkey) if hash.is_expiring() => Version::Valkey9_0,
         _ => Version::Redis7_0,
-    };
-    let form = Encoding::of(value, reader);
-    let mut payload = vec![form.kind];
-    form.write(&mut payload).expect("memory takes everything");
-    seal_as(version, &mut payload);
-    payload
+    })
 }
 
 /// The value of an unsealed payload. Like Redis, does not ask what comes behind it. If `work` ends, which is for the caller to

@@ -132,9 +132,9 @@ impl Reply {
         self.is_over_limit
     }
 
-    /// Whether there is room for so many bytes more.
+    /// Whether there is room for so many bytes more; if not, the reply is over its limit.
     #[inline]
-    fn has_room(&mut self, bytes: usize) -> bool {
+    pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
         let has_room = bytes <= self.limit.saturating_sub(self.buf.len());
         self.is_over_limit |= !has_room;
         has_room

@@ -20,6 +20,8 @@ pub struct Bench {
     pub cancel: Option<CancelFlag>,
     /// Bytes that a value may take.
     pub memory_limit: usize,
+    /// Bytes that a reply may take.
+    pub reply_limit: usize,
     seed: u64,
 }
 
@@ -36,6 +38,7 @@ impl Bench {
             work: Work::unlimited(),
             cancel: None,
             memory_limit: usize::MAX,
+            reply_limit: usize::MAX,
             seed: 1,
         }
     }
@@ -55,6 +58,7 @@ impl Bench {
         let args = Args::new(items);
         let name = args.name().to_ascii_lowercase();
         let mut out = Reply::new(self.protocol);
+        out.set_limit(self.reply_limit);
         let work = self.cancel.clone().map_or_else(Work::unlimited, Work::until);
         self.work = work.with_memory_limit(self.memory_limit);
         let result = match lookup(&name).and_then(|command| resolve(command, args)) {

@@ -105,6 +105,7 @@ mod tests {
             ("COPY zeros copy", bytes),
             ("DIGEST zeros", bytes),
             ("COPY list copy REPLACE", elements),
+            ("DUMP set", elements),
             ("LPOS list none", elements),
             ("LPOS list none RANK -1", elements),
             ("LREM list 0 none", elements),
@@ -158,5 +159,21 @@ mod tests {
             let steps = bench.work.steps();
             assert!(bench.work.is_cancelled() && steps < 20_000, "{call}: {steps} steps");
         }
+    }
+
+    #[test]
+    fn a_dump_ends_where_the_call_is_to_end_or_the_reply_is_full() {
+        let mut bench = Bench::new();
+        for from in (0..20_000).step_by(1000) {
+            let members: Vec<String> = (from..from + 1000).map(|at| format!("member:{at}")).collect();
+            bench.run(&format!("SADD set {}", members.join(" ")));
+        }
+        bench.reply_limit = 10_000;
+        bench.run("DUMP set");
+        assert!(bench.work.steps() < 2_000, "{} steps", bench.work.steps());
+        bench.reply_limit = usize::MAX;
+        bench.cancel = Some(CancelFlag::new(true.into()));
+        bench.run("DUMP set");
+        assert!(bench.work.is_cancelled() && bench.work.steps() < 10_000, "{} steps", bench.work.steps());
     }
 }

@@ -198,6 +198,7 @@ impl DistributedTransaction {
     fn run(&mut self, call: &Call<'_>, seed: &mut u64, out: &mut Reply) -> bool {
         let call = Call { now_ms: if self.now_ms == 0 { call.now_ms } else { self.now_ms }, ..*call };
         self.copies.databases[call.db].set_sparse_limit(self.cluster.sparse_limit());
+        out.memory_limit = self.copies_max_bytes();
         match self.cluster.notify() {
             0 => call::run(&call, Partitions::One(&mut self.copies), seed, Some(&mut self.undo), None, out),
             classes => {
@@ -207,10 +208,15 @@ impl DistributedTransaction {
         }
     }
 
+    /// Bytes of copies that the transaction may hold.
+    fn copies_max_bytes(&self) -> usize {
+        self.limits.undo_bytes.max(COPIES_MAX_BYTES)
+    }
+
     /// An error if rolling back, or the copies of values, would need more memory here than the transaction may hold.
     fn check_memory(&self) -> Result<(), Conflict> {
         let undo = self.undo.bytes() + self.before.as_ref().map_or(0, |(undo, _)| undo.bytes());
-        let held = self.copies.bytes() > self.limits.undo_bytes.max(COPIES_MAX_BYTES);
+        let held = self.copies.bytes() > self.copies_max_bytes();
         match held || undo > self.limits.undo_bytes {
             true => Err(Conflict::Limit(LimitReached::Undo)),
             false => Ok(()),

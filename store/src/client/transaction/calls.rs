@@ -11,7 +11,7 @@ use wire::step_result::Outcome;
 
 use super::bundle::wire_lock;
 use super::{DistributedTransaction, KeyLocation};
-use crate::call::Call;
+use crate::call::{Call, is_long_on};
 use crate::client::cluster::{room_in, unexpected, wire_call};
 use crate::client::error::{TransactionError, conflict_of};
 use crate::client::merge;
@@ -46,7 +46,8 @@ impl DistributedTransaction {
                 _ => here = false,
             }
         }
-        if !here {
+        // A node has threads for long calls.
+        if !here || is_long_on(call, &self.copies) {
             return Ok(None);
         }
         let fine = self.run(call, seed, out);

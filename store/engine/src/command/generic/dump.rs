@@ -1,6 +1,7 @@
 //! DUMP, RESTORE and RESTORE-ASKING, which is RESTORE as a node of Redis Cluster sends it for MIGRATE: values in Redis' own
 //! form, see [`crate::rdb`].
 
+use std::io;
 use std::num::NonZeroU64;
 
 use crate::cost::Cost;
@@ -8,7 +9,8 @@ use crate::ctx::Expiry;
 use crate::error::{self, CommandError};
 use crate::rdb::{self, Cause, Dialect, Fault, KeyMeta};
 use crate::spec::{Access, Arity, Command, Group, KeyPart, flags};
-use crate::{Args, Ctx};
+use crate::work::{BYTES_PER_STEP, Work};
+use crate::{Args, Ctx, Reply};
 
 /// The rows of this chapter.
 pub static COMMANDS: &[Command] = &[
@@ -55,9 +57,40 @@ pub static COMMANDS: &[Command] = &[
 const RESTORE_COMPLEXITY: &str = "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).";
 
 fn dump(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
-    let payload = ctx.entry(args[1]).map(|entry| rdb::dump(&entry.value, Dialect::Valkey));
-    ctx.out.optional(payload.as_deref());
+    let work = ctx.work;
+    ctx.reply_from_any(args[1], |value, out| {
+        let Some(value) = value else { return out.null() };
+        let mut unsealed = Unsealed { payload: Vec::new(), out, work };
+        // Else the reply is of no use.
+        if let Ok(version) = rdb::write_value(value, Dialect::Valkey, &mut unsealed) {
+            let Unsealed { mut payload, out, .. } = unsealed;
+            rdb::seal_as(version, &mut payload);
+            out.bulk(&payload);
+        }
+    });
     Ok(())
+}
+
+/// A payload as it grows, until the work is cancelled or the reply over its limit.
+struct Unsealed<'a> {
+    payload: Vec<u8>,
+    out: &'a mut Reply,
+    work: &'a Work,
+}
+
+impl io::Write for Unsealed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let goes_on = self.work.step(1 + (bytes.len() / BYTES_PER_STEP) as u64);
+        if !goes_on || !self.out.has_room(self.payload.len() + bytes.len()) {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        self.payload.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[derive(Default)]
