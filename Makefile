@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run cluster build dist install package proto test check doctests style bench bench-heavy fuzz fuzz-commands fuzz-compiler fuzz-histories eviction-quality crash cluster-crash disk-space fuel-sweep simulation bench-nodes chart-apply fmt lint clean preflight parts crates zig console docs reference
+.PHONY: help run cluster build dist install package proto test check doctests style bench bench-heavy bench-replicas fuzz fuzz-commands fuzz-compiler fuzz-histories eviction-quality crash cluster-crash disk-space fuel-sweep simulation bench-nodes chart-apply fmt lint clean preflight parts crates zig console docs reference
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PYTHON ?= python3
@@ -57,7 +57,7 @@ proto: preflight ## Generate proto/src/generated from the .proto files
 
 # Properties are tried with the same cases each time, so that a change is judged by what it changes. `cargo test` draws anew.
 test: export PROPTEST_RNG_SEED ?= 1
-test: preflight ## Check format and lints, run all tests
+test: preflight ## Check format and lints, run all tests (FRESH=yes: also what has passed with the same files)
 	@$(oracle)
 	@$(browser)
 	@tests/run.sh $(TARGET)
@@ -121,6 +121,11 @@ bench-heavy: build ## Compare how long others wait for heavy commands with Redis
 	@$(oracle)
 	@if command -v redis-server >/dev/null; then \
 	    $(PYTHON) tests/bench/heavy.py $(TARGET)/release/moonshard $(BENCH); fi
+
+bench-replicas: build ## Compare a cluster with and without replicas, and kill and stop its processes
+	@if command -v redis-benchmark >/dev/null; then \
+	    $(PYTHON) tests/bench/replicas.py $(TARGET)/release/moonshard $(BENCH); \
+	else echo '***** redis-benchmark is not installed: nothing is measured *****'; fi
 
 # What is found is kept below fuzz/artifacts of the crate; its seeds are tried by `make test`, too.
 fuzz: zig ## Fuzz all parsers with random bytes, a minute each

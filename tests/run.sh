@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs all tests side by side: what they need from registries is fetched while Rust is compiled, then the programs of Rust
 # tests, the clients of others, the tests of deploy/, those of the web console, and last and least urgent the lints. The output
-# of each part is shown in one piece when the part has ended; all of it is in TARGET/tests.
+# of each part is shown in one piece when the part has ended; all of it is in TARGET/tests. A part that has passed with the same
+# files, tools and settings is not run again.
 #
-# Usage: run.sh TARGET
+# Usage: [FRESH=yes] run.sh TARGET        FRESH=yes runs all parts.
 set -euo pipefail
 # Each part has a process group of its own, which can be ended as a whole.
 set -m
@@ -24,6 +25,22 @@ if [[ -z "${TMPDIR:-}" && -w /dev/shm && $(df --output=avail --block-size=1G /de
     if cp "$(type -P true)" "$memory" && "$memory/true"; then export TMPDIR=$memory; fi
 fi
 
+# All that the result of a part depends on: the files of the project, changed ones too, the tools, and the settings of tests.
+state_of_all() {
+    local tool
+    {
+        git ls-files --cached --others --exclude-standard -z | sort --zero-terminated | xargs --null sha256sum
+        for tool in rustc cargo node python3 go java redis-server chromium; do
+            type -P "$tool" && { "$tool" --version || "$tool" version; }
+        done
+        env | grep -E '^(MOONSHARD|PROPTEST|RUST|CARGO|KUBE)' | sort || true
+    } 2>&1 | sha256sum
+}
+passes=$target/passed
+mkdir -p "$passes"
+state=
+if [[ "${FRESH:-}" != yes ]] && git rev-parse --is-inside-work-tree >/dev/null 2>&1; then state=$(state_of_all); fi
+
 declare -A parts=()
 failed=()
 # The longest that all parts may take from the first test on: then the logs of those that go on show which test hangs.
@@ -31,6 +48,11 @@ most_seconds=2700
 begin() { # NAME COMMAND...
     local name=$1
     shift
+    if [[ -n "$state" && -e "$passes/$name" && "$(<"$passes/$name")" == "$state" ]]; then
+        echo "===== $name: has passed with the same files, tools and settings (FRESH=yes runs it again)"
+        return
+    fi
+    rm -f "$passes/$name"
     # The one that takes longest waits for nobody.
     (set -e; SECONDS=0; [[ $name == it ]] || renice -n 3 "$BASHPID" >/dev/null; "$@"; echo "$SECONDS" >"$logs/$name.seconds"; times >"$logs/$name.times") >"$logs/$name.log" 2>&1 </dev/null &
     parts[$!]=$name
@@ -52,6 +74,8 @@ finish() {
     if ((status == 0)); then
         echo "===== $name: passed in $(<"$logs/$name.seconds") s, CPU time: $(sed -n '2s/ / user, /p' "$logs/$name.times") system"
         grep -vE "$passed" "$logs/$name.log" || true
+        # Files may have been changed meanwhile.
+        if [[ -n "$state" && "$(state_of_all)" == "$state" ]]; then echo "$state" >"$passes/$name"; fi
     else
         echo "===== $name: FAILED"
         cat "$logs/$name.log"
@@ -105,8 +129,9 @@ echo "Testing"
 
 sleep "$most_seconds" &
 watchdog=$!
-# Those that take longest first.
-begin it chosen "^$root/tests .*/it-[0-9a-f]*$"
+# Those that take longest first. Most tests of servers wait most of the time: one more at a time keeps all CPUs busy to the end.
+servers() { RUST_TEST_THREADS=$(($(nproc) + 1)) chosen "^$root/tests .*/it-[0-9a-f]*$"; }
+begin it servers
 begin long chosen "^$root/tests .*/long-[0-9a-f]*$"
 begin units chosen -vE "^$root/tests .*/(it|long)-[0-9a-f]*$"
 while [[ " ${parts[*]} " == *-fetch* ]]; do finish; done
