@@ -192,11 +192,13 @@ fn a_packed_value_that_is_larger_than_maxmemory_is_not_unpacked(on: Topology) {
         let reported = notation::reply(&client.call(call.iter()));
         assert_eq!(reported, format!("{FULL}."));
     }
-    let script = b"return redis.call('RESTORE', KEYS[1], 0, ARGV[1])";
+    // The first call brings the key to a gateway, which then could do the second one by itself.
+    let script = b"if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('RESTORE', KEYS[1], 0, ARGV[1]) end \
+                   return redis.call('STRLEN', KEYS[1])";
     let reported = notation::reply(&client.call([&b"EVAL"[..], script, b"1", b"k", &payload]));
     assert!(reported.starts_with(FULL), "{reported}");
     let grown = peak_bytes() - before;
-    assert!(grown < 64 << 20, "{grown} bytes for a payload of {}", payload.len());
+    assert!(grown < 128 << 20, "{grown} bytes for a payload of {}", payload.len());
     assert_eq!(reply(&mut client, "EXISTS k"), "0");
 }
 
