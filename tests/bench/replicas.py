@@ -15,6 +15,7 @@ Usage: replicas.py PROGRAM [--only PART,PART] [--rounds N] [--kills N] [--turns 
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -83,7 +84,7 @@ class Cluster:
         for at in range(gateways):
             self.start(STORES + at)
         if replicas:
-            self.wait_until_whole()
+            wait("a leader for each group where it belongs", lambda: self.leaders() == list(range(STORES)))
 
     def __enter__(self):
         return self
@@ -121,7 +122,7 @@ class Cluster:
         done = subprocess.run(command, capture_output=True, text=True)
         return done.stdout if done.returncode == 0 else None
 
-    def groups(self):
+    def leaders(self):
         """The number of the store node that leads each group, or None while a replica is missing or behind."""
         shown = json.loads(self.topology("groups", "--json") or "{}")
         if not shown or not all(process["reachable"] for process in shown["processes"]):
@@ -135,15 +136,10 @@ class Cluster:
             if len(replicas) != STORES or len(leading) != 1 or not complete:
                 return None
             leaders[group["name"]] = self.stores.index(leading[0])
-        return leaders
+        return [leaders[f"g{at}"] for at in range(STORES)]
 
     def wait_until_whole(self):
-        """Until all replicas have caught up, and each store node leads its own group again."""
-        wait("a leader for each group where it belongs", lambda: self.led() == list(range(STORES)))
-
-    def led(self):
-        leaders = self.groups()
-        return leaders and [leaders[f"g{at}"] for at in range(STORES)]
+        wait("all replicas have caught up", lambda: self.leaders() is not None, 600)
 
     def cpu_seconds(self, at):
         nanoseconds = 0
@@ -206,8 +202,9 @@ class Writer(threading.Thread):
             time.sleep(PAUSE_SECONDS)
 
     def between(self, begin, end):
-        """What requests waited that were under way in this time."""
-        return [waited for begun, waited in self.waits if begun < end and begun + waited > begin]
+        """What requests waited that were under way in this time, the latest first."""
+        latest = itertools.takewhile(lambda wait: sum(wait) > begin, reversed(list(self.waits)))
+        return [waited for begun, waited in latest if begun < end]
 
 
 @contextlib.contextmanager
@@ -226,6 +223,12 @@ def writers(cluster):
         if found != str(writer.written):
             sys.exit(f"LOST: {writer.key} is {found}, acknowledged was {writer.written}")
     print(f"    {sum(writer.written for writer in all_of_them)} writes, none lost")
+
+
+def wait_for_writes(load):
+    """Until requests that were under way are done, to all groups."""
+    counted = [writer.written for writer in load]
+    wait("writes go on", lambda: all(writer.written > before + 5 for writer, before in zip(load, counted)))
 
 
 def figures(seconds):
@@ -264,18 +267,21 @@ def throughput(options, folder):
 
 def kills(options, folder):
     with Cluster(options.program, f"{folder}/kills", replicas=3) as cluster, writers(cluster) as load:
-        hit, others = [], []
+        hit, others = [], [0.0]
         for kill in range(options.kills):
             cluster.wait_until_whole()
-            at = kill % STORES
+            leaders = cluster.leaders() or sys.exit("a replica is lost")
+            at = leaders[kill % STORES]
             begin = time.monotonic()
             cluster.end(at, signal.SIGKILL)
-            served = [writer.written for writer in load]
-            wait("writes after a kill", lambda: all(
-                writer.written > before + 5 for writer, before in zip(load, served)))
+            wait_for_writes(load)
             end = time.monotonic()
-            hit.append(max(wait for it in load if it.group == at for wait in it.between(begin, end)))
-            others += [wait for it in load if it.group != at for wait in it.between(begin, end)]
+            for writer in load:
+                waits = writer.between(begin, end)
+                if leaders[writer.group] == at:
+                    hit.append(max(waits))
+                else:
+                    others += waits
             cluster.start(at)
         print(f"{options.kills} kills of a leader: pause of its group {figures(hit)}; others {figures(others)}")
 
@@ -301,11 +307,10 @@ def disk(options, folder):
         with writers(cluster) as load:
             cluster.end(STORES - 1, signal.SIGKILL)
             shutil.rmtree(cluster.data_of(STORES - 1))
-            counted = [writer.written for writer in load]
-            wait("writes after a kill", lambda: all(it.written > before + 5 for it, before in zip(load, counted)))
+            wait_for_writes(load)
             begin = time.monotonic()
             cluster.start(STORES - 1)
-            wait("complete replicas", lambda: cluster.groups() is not None, 600)
+            cluster.wait_until_whole()
             end = time.monotonic()
             waits = [wait for writer in load for wait in writer.between(begin, end)]
         print(f"{options.megabytes} MB deleted: complete after {end - begin:.1f} s; requests meanwhile {figures(waits)}")
