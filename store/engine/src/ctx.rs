@@ -174,7 +174,11 @@ impl<'a> Ctx<'a> {
     }
 
     /// Reads a value of any type and writes to the reply at once. Returns what `write` returns.
-    pub fn reply_from_any<R>(&mut self, key: &[u8], write: impl FnOnce(Option<&Value>, &mut Reply) -> R) -> R {
+    pub fn reply_from_any<R>(
+        &mut self,
+        key: &[u8],
+        write: impl FnOnce(Option<&Value>, &mut Reply) -> R,
+    ) -> R {
         let Ctx { partitions, db, now_ms, key_actions, out, .. } = self;
         let space = partitions.keyspace(*db, key);
         let found = space.find_used(key, *now_ms);

@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 use std::num::NonZeroU64;
 use std::ops::Deref;
 
+use crate::Work;
 use crate::effect::{Effect, Effects};
 use crate::entry::Entry;
 use crate::key_actions::{KeyAction, KeyActions};
@@ -141,6 +142,24 @@ fn size_of_raw(raw: &Vec<u8>) -> StringSize {
 }
 
 impl Editor<'_, Str> {
+    /// Makes room for `len` bytes, with zeros up to `filled`, as the next call will; where that takes long it ends when the work is
+    /// cancelled, and says so.
+    pub fn make_room(&mut self, filled: usize, len: usize, work: &Work) -> bool {
+        if !self.is_slow_to_grow(filled, len) {
+            return work.step_bytes(len.saturating_sub(self.len()));
+        }
+        let value = self.space.value_mut(self.at);
+        let text = Str::of_mut(value).expect("the editor was made for a string");
+        self.changed = true;
+        if self.log.wants_undo() {
+            self.log.undo(match text {
+                Str::Raw(raw) => Undo::Truncate(size_of_raw(raw)),
+                Str::Int(_) => Undo::Text(text.clone()),
+            });
+        }
+        text.grow(filled, len, work)
+    }
+
     /// Appends; returns the new length.
     pub fn append(&mut self, bytes: &[u8]) -> usize {
         let undo = |text: &Str| match text {

@@ -193,7 +193,8 @@ fn a_packed_value_that_is_larger_than_maxmemory_is_not_unpacked(on: Topology) {
         assert_eq!(reported, format!("{FULL}."));
     }
     // The first call brings the key to a gateway, which then could do the second one by itself.
-    let script = b"if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('RESTORE', KEYS[1], 0, ARGV[1]) end \
+    let script =
+        b"if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('RESTORE', KEYS[1], 0, ARGV[1]) end \
                    return redis.call('STRLEN', KEYS[1])";
     let reported = notation::reply(&client.call([&b"EVAL"[..], script, b"1", b"k", &payload]));
     assert!(reported.starts_with(FULL), "{reported}");

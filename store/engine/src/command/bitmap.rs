@@ -106,7 +106,9 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         _ => return Err(CommandError::new("ERR bit is not an integer or out of range")),
     };
     let old = if let Some(mut text) = ctx.edit(args[1]).existing::<Str>()? {
-        work.step_bytes((at + 1).saturating_sub(text.len()));
+        if !text.make_room(at, at + 1, work) {
+            return Ok(());
+        }
         let held = text.as_bytes().get(at).copied();
         let old = held.unwrap_or(0);
         let new = if on { old | mask } else { old & !mask };
@@ -115,8 +117,7 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         }
         old
     } else {
-        work.step_bytes(at + 1);
-        let mut bytes = vec![0; at + 1];
+        let Some(mut bytes) = Str::zeros(at + 1, work) else { return Ok(()) };
         bytes[at] = if on { mask } else { 0 };
         ctx.put(args[1], Value::String(Str::Raw(bytes)), Expiry::Clear);
         0

@@ -464,7 +464,10 @@ fn append(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let work = ctx.work;
     let len = if let Some(mut text) = ctx.edit(args[1]).existing::<Str>()? {
         check_length(text.len() as u64 + args[2].len() as u64)?;
-        work.step_bytes(args[2].len());
+        let len = text.len();
+        if !text.make_room(len, len + args[2].len(), work) {
+            return Ok(());
+        }
         text.append(args[2])
     } else {
         ctx.put_string(args[1], args[2], Expiry::Clear);
@@ -489,15 +492,17 @@ fn setrange(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     }
     check_length(offset.saturating_add(value.len() as u64))?;
     let offset = offset as usize;
-    ctx.work.step_bytes((offset + value.len()).saturating_sub(held.unwrap_or(0)).max(value.len()));
-    let len = match held {
-        Some(_) => ctx.edit(args[1]).existing::<Str>()?.map_or(0, |mut text| text.write_at(offset, value)),
-        None => {
-            let mut bytes = vec![0; offset + value.len()];
-            bytes[offset..].copy_from_slice(value);
-            ctx.put(args[1], Value::String(Str::Raw(bytes)), Expiry::Clear);
-            offset + value.len()
+    let (work, end) = (ctx.work, offset + value.len());
+    let len = if let Some(mut text) = ctx.edit(args[1]).existing::<Str>()? {
+        if !text.make_room(offset, end, work) || !work.step_bytes(value.len()) {
+            return Ok(());
         }
+        text.write_at(offset, value)
+    } else {
+        let Some(mut bytes) = Str::zeros(end, work) else { return Ok(()) };
+        bytes[offset..].copy_from_slice(value);
+        ctx.put(args[1], Value::String(Str::Raw(bytes)), Expiry::Clear);
+        end
     };
     ctx.out.count(len);
     Ok(())
@@ -587,6 +592,20 @@ mod tests {
         bench.expect("SET n 9223372036854775807", "+OK");
         bench.expect("INCR n", "-ERR increment or decrement would overflow");
         bench.expect("DECRBY n -9223372036854775808", "-ERR decrement would overflow");
+    }
+
+    #[test]
+    fn a_large_gap_holds_zeros_and_what_was_there_stays() {
+        let mut bench = Bench::new();
+        bench.run("SET k abc");
+        bench.check_roll_back(&["SETRANGE k 3000000 x", "SETBIT k 80000000 1"]);
+        for (end, text) in [(3_000_001, "x"), (5_000_001, "y"), (9_000_001, "z")] {
+            bench.expect(&format!("SETRANGE k {} {text}", end - 1), &format!(":{end}"));
+            bench.expect("GETRANGE k 0 3", "$4 abc\0");
+            bench.expect(&format!("GETRANGE k {} -1", end - 2), &format!("$2 \0{text}"));
+        }
+        bench.expect("BITCOUNT k 3 2999999", ":0");
+        bench.expect("BITCOUNT k 5000001 8999999", ":0");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use crate::number;
 use crate::size::allocated;
+use crate::{Work, number};
 
 /// A string value.
 #[derive(Clone, Debug)]
@@ -13,6 +13,21 @@ pub enum Str {
     Int(i64),
     /// Any bytes.
     Raw(Vec<u8>),
+}
+
+/// Bytes that are written between two looks at whether the call is to end.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Fills `raw` with zeros up to `len` bytes, or less when the work is cancelled; says whether it is filled.
+fn fill(raw: &mut Vec<u8>, len: usize, work: &Work) -> bool {
+    while raw.len() < len {
+        let piece = (len - raw.len()).min(PIECE_BYTES);
+        if !work.step_bytes(piece) {
+            return false;
+        }
+        raw.resize(raw.len() + piece, 0);
+    }
+    true
 }
 
 impl Str {
@@ -74,6 +89,38 @@ impl Str {
             Str::Raw(bytes) => bytes,
             Str::Int(_) => unreachable!("integers were turned into bytes above"),
         }
+    }
+
+    /// So many zeros, unless the work is cancelled.
+    pub(crate) fn zeros(len: usize, work: &Work) -> Option<Vec<u8>> {
+        let mut zeros = Vec::with_capacity(len);
+        fill(&mut zeros, len, work).then_some(zeros)
+    }
+
+    /// Whether it takes long to fill it with zeros up to `filled` bytes, with room for `len`.
+    pub(crate) fn is_slow_to_grow(&self, filled: usize, len: usize) -> bool {
+        let moves = match self {
+            Str::Int(_) => false,
+            Str::Raw(raw) => len > raw.capacity() && raw.len() >= PIECE_BYTES,
+        };
+        moves || filled.saturating_sub(self.len()) >= PIECE_BYTES
+    }
+
+    /// Fills it with zeros up to `filled` bytes, with room for `len`; says whether the work was not cancelled before.
+    pub(crate) fn grow(&mut self, filled: usize, len: usize, work: &Work) -> bool {
+        let raw = self.raw_mut();
+        if len > raw.capacity() {
+            // As much as it would have got when bytes are added.
+            let mut grown = Vec::with_capacity(len.max(2 * raw.capacity()));
+            for piece in raw.chunks(PIECE_BYTES) {
+                if !work.step_bytes(piece.len()) {
+                    return false;
+                }
+                grown.extend_from_slice(piece);
+            }
+            *raw = grown;
+        }
+        fill(raw, filled, work)
     }
 
     /// Bytes on the heap.

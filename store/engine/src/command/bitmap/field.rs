@@ -222,14 +222,17 @@ fn perform(ctx: &mut Ctx<'_>, args: Args<'_>, read_only: bool) -> Result<(), Com
     if read_only {
         return Err(CommandError::new("ERR BITFIELD_RO only supports the GET subcommand"));
     }
-    let held = ctx.read::<Str>(args[1])?.map_or(0, Str::len);
-    ctx.work.step_bytes(len.saturating_sub(held));
     // Room for all comes first, whether it is used or not.
-    if !ctx.exists(args[1]) {
-        ctx.put(args[1], Value::String(Str::Raw(vec![0; len])), Expiry::Clear);
+    let work = ctx.work;
+    if ctx.read::<Str>(args[1])?.is_none() {
+        let Some(zeros) = Str::zeros(len, work) else { return Ok(()) };
+        ctx.put(args[1], Value::String(Str::Raw(zeros)), Expiry::Clear);
     }
     let Some((mut text, out)) = ctx.edit(args[1]).existing_and_reply::<Str>()? else { return Ok(()) };
     if text.len() < len {
+        if !text.make_room(len - 1, len, work) {
+            return Ok(());
+        }
         text.write_at(len - 1, &[0]);
     }
     out.array(steps.len());
