@@ -34,6 +34,8 @@ use crate::txn::{Cargo, LocalTransaction};
 
 /// A batch takes no more slots than have so many bytes, unless it is one.
 const BATCH_BYTES: usize = 8 << 20;
+/// What a receiver that takes a batch does at least: a slot with one large key is a batch of up to a gigabyte.
+const SLOWEST_BYTES_PER_SECOND: usize = 8 << 20;
 /// How often a batch is begun whose receiver is busy, and how long that one is left alone.
 const ATTEMPTS: (u32, Duration) = (200, Duration::from_millis(10));
 
@@ -136,7 +138,8 @@ async fn try_batch(
     let finish = |finish: Finish| {
         Ask::Step(Box::new(wire::Step { txn: number, finish: finish.into(), ..wire::Step::default() }))
     };
-    let prepared = match timeout(SILENCE, link.ask(Ask::ReceiveSlots(Box::new(receive))).answer()).await {
+    let patience = SILENCE + Duration::from_secs((size / SLOWEST_BYTES_PER_SECOND) as u64);
+    let prepared = match timeout(patience, link.ask(Ask::ReceiveSlots(Box::new(receive))).answer()).await {
         Ok(Ok(Answer::StepResult(stepped))) if stepped.outcome() == Outcome::Ok => Ok(()),
         Ok(Ok(Answer::StepResult(_))) => Err(None),
         Ok(Ok(Answer::Refusal(refused))) => Err(Some(refused)),
