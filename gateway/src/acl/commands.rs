@@ -11,7 +11,7 @@ use store_engine::{Args, Command, KeyPart};
 use crate::registry::info::{self, Use};
 
 /// The categories, in Redis' order. The place of each is its number.
-pub const CATEGORIES: [&str; 21] = [
+pub const CATEGORIES: [&str; 22] = [
     "keyspace",
     "read",
     "write",
@@ -33,6 +33,8 @@ pub const CATEGORIES: [&str; 21] = [
     "connection",
     "transaction",
     "scripting",
+    // In Redis 8 behind those of its own: a module brings it.
+    "json",
 ];
 
 /// The number of a category.

@@ -68,6 +68,9 @@ pub fn flag_names(command: &Command) -> Vec<&'static str> {
         command.group == Group::Scripting && !command.keys.is_empty() && !command.is_write();
     let writes = if reads_in_script { Some(false) } else { writes(command) };
     names.extend(writes.map(|writes| if writes { "write" } else { "readonly" }));
+    if command.group == Group::Json {
+        names.push("module");
+    }
     for (flag, name) in [
         (flags::DENY_OOM, "denyoom"),
         (flags::ADMIN, "admin"),

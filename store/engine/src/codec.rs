@@ -4,8 +4,9 @@ use std::num::NonZeroU64;
 
 use crate::Value;
 pub use crate::coding::{Input, Malformed, put_bytes, put_number};
+use crate::value::json::{put_node, read_node};
 use crate::value::stream::Part;
-use crate::value::{Hash, List, Set, Stream, ZSet};
+use crate::value::{Hash, Json, List, Set, Stream, ZSet};
 
 const STRING: u8 = 0;
 const LIST: u8 = 1;
@@ -15,6 +16,7 @@ const ZSET: u8 = 4;
 const STREAM: u8 = 5;
 /// A hash some of whose fields expire.
 const HASH_EXPIRING: u8 = 6;
+const JSON: u8 = 7;
 
 /// Writes a string value.
 pub fn put_string(bytes: &[u8], out: &mut Vec<u8>) {
@@ -70,6 +72,10 @@ pub fn put_value(value: &Value, out: &mut Vec<u8>) {
                 put_bytes(&stream.part(part).unwrap_or_default(), out);
             }
         }
+        Value::Json(json) => {
+            out.push(JSON);
+            put_node(json.root(), out);
+        }
     }
 }
 
@@ -83,6 +89,8 @@ pub fn put_shape(value: &Value, out: &mut Vec<u8>) {
         Value::Set(_) => SET,
         Value::ZSet(_) => ZSET,
         Value::Stream(_) => STREAM,
+        // `null`: a document is not kept in parts.
+        Value::Json(_) => JSON,
     });
     out.push(0);
 }
@@ -92,6 +100,9 @@ pub fn value(input: &mut Input<'_>) -> Result<Value, Malformed> {
     let kind = input.byte()?;
     if kind == STRING {
         return Ok(Value::string(input.bytes()?));
+    }
+    if kind == JSON {
+        return Ok(Value::Json(Json::new(read_node(input, 0)?)));
     }
     // Memory grows with what is there, never by the count.
     let count = input.count()?;

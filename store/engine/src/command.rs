@@ -6,6 +6,7 @@ pub mod generic;
 pub mod geo;
 pub mod hash;
 pub mod hyperloglog;
+pub mod json;
 mod lcs;
 pub mod list;
 pub mod sample;
@@ -55,6 +56,7 @@ pub static FAMILIES: &[&[Command]] = &[
     stream::pending::COMMANDS,
     stream::read::COMMANDS,
     stream::removal::COMMANDS,
+    json::COMMANDS,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command, foldhash::fast::RandomState>> =

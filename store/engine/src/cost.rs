@@ -49,6 +49,7 @@ impl Size {
             Value::Set(set) => set.len(),
             Value::ZSet(zset) => zset.len(),
             Value::Stream(stream) => stream.len(),
+            Value::Json(json) => json.len_by_bytes(),
         };
         let capacity = match value {
             Value::String(Str::Raw(text)) => text.capacity(),

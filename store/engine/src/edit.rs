@@ -3,6 +3,7 @@
 //! An editor records how to undo and how to repeat each step, and when it is dropped it settles what the change means for the
 //! key: the byte account, the watchers, and the rule that an empty collection does not exist.
 
+mod json;
 mod stream;
 
 use std::marker::PhantomData;

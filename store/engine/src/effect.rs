@@ -12,8 +12,9 @@ use crate::coding::{Input, Malformed, put_bytes, put_number};
 use crate::entry::Entry;
 use crate::keyspace::Keyspace;
 use crate::partition::Partitions;
+use crate::value::json::Edit;
 use crate::value::stream::{Fields, Id, Part, put_id, read_id};
-use crate::value::{Hash, Kind, List, Set, Str, Stream, ZSet};
+use crate::value::{Hash, Json, Kind, List, Set, Str, Stream, ZSet};
 
 /// The database of what is no client's data. The engine knows none of this number; effects may name it.
 pub const CATALOG: usize = crate::DATABASES;
@@ -76,6 +77,8 @@ pub enum Effect<'a> {
     StreamPut(&'a [u8], &'a [u8]),
     /// The stream has this part no more.
     StreamRemove(&'a [u8]),
+    /// The document was changed by this [`Edit`].
+    Json(&'a [u8]),
     /// All keys of the database are gone, whatever the key.
     Flush,
     /// The database and this other one are exchanged, whatever the key.
@@ -296,7 +299,8 @@ impl Effects {
             | Effect::SetAdd(bytes)
             | Effect::SetRemove(bytes)
             | Effect::ZSetRemove(bytes)
-            | Effect::StreamRemove(bytes) => put_bytes(bytes, out),
+            | Effect::StreamRemove(bytes)
+            | Effect::Json(bytes) => put_bytes(bytes, out),
             Effect::StreamAdd(node, id, fields) => {
                 put_id(node, out);
                 put_id(id, out);
@@ -351,6 +355,7 @@ mod tag {
     pub const STREAM_REMOVE: u8 = 27;
     pub const HASH_EXPIRY: u8 = 28;
     pub const HASH_EXPIRED: u8 = 29;
+    pub const JSON: u8 = 30;
 }
 
 impl<'a> Effect<'a> {
@@ -383,6 +388,7 @@ impl<'a> Effect<'a> {
             Effect::StreamDelete(..) => tag::STREAM_DELETE,
             Effect::StreamPut(..) => tag::STREAM_PUT,
             Effect::StreamRemove(_) => tag::STREAM_REMOVE,
+            Effect::Json(_) => tag::JSON,
             Effect::Flush => tag::FLUSH,
             Effect::Swap(_) => tag::SWAP,
         }
@@ -425,6 +431,7 @@ impl<'a> Effect<'a> {
             tag::STREAM_DELETE => Effect::StreamDelete(read_id(input)?, read_id(input)?),
             tag::STREAM_PUT => Effect::StreamPut(input.bytes()?, input.bytes()?),
             tag::STREAM_REMOVE => Effect::StreamRemove(input.bytes()?),
+            tag::JSON => Effect::Json(input.bytes()?),
             tag::FLUSH => Effect::Flush,
             tag::SWAP => Effect::Swap(database(input)?),
             _ => return Err(Malformed),
@@ -522,6 +529,7 @@ impl Effect<'_> {
                     | Effect::StreamDelete(..)
                     | Effect::StreamPut(..)
                     | Effect::StreamRemove(_) => on(value, |stream| done = effect.change_stream(stream)),
+                    Effect::Json(edit) => on(value, |json| done = change_json(json, edit)),
                     _ => on(value, |list| effect.change_list(list)),
                 }
                 let after = space.at(at).value.bytes();
@@ -606,6 +614,11 @@ impl Effect<'_> {
             _ => {}
         }
     }
+}
+
+fn change_json(json: &mut Json, edit: &[u8]) -> Result<(), Malformed> {
+    json.apply(Edit::decoded(edit)?);
+    Ok(())
 }
 
 fn on<T: Kind>(value: &mut crate::Value, change: impl FnOnce(&mut T)) {

@@ -33,7 +33,7 @@ pub mod class {
     pub const EVICTED: u32 = 1 << 9;
     /// Streams.
     pub const STREAM: u32 = 1 << 10;
-    /// Types of modules, of which there are none.
+    /// Types of modules: JSON documents.
     pub const MODULE: u32 = 1 << 11;
     /// Somebody has read what is not there.
     pub const MISS: u32 = 1 << 12;
@@ -152,7 +152,10 @@ impl KeyActions {
                     if own.empties && !reported {
                         emit(own.class, own.change);
                     }
-                    emit(class::GENERIC, "del");
+                    // Modules say themselves what they do.
+                    if own.class != class::MODULE {
+                        emit(class::GENERIC, "del");
+                    }
                 }
                 KeyAction::Expiry(true) => emit(class::GENERIC, "expire"),
                 KeyAction::Expiry(false) => emit(class::GENERIC, "persist"),
@@ -210,6 +213,7 @@ impl Names {
             "bitfield" => "setbit",
             "pfmerge" => "pfadd",
             "georadius" | "georadiusbymember" => "georadiusstore",
+            "json.forget" => "json.del",
             other => other,
         };
         let class = match (change, command.group.name()) {
@@ -220,9 +224,11 @@ impl Names {
             (_, "hash") => class::HASH,
             (_, "sorted-set" | "geo") => class::ZSET,
             (_, "stream") => class::STREAM,
+            (_, "module") => class::MODULE,
             _ => class::GENERIC,
         };
-        let is_collection = class & (class::LIST | class::SET | class::HASH | class::ZSET) != 0;
+        let is_collection =
+            class & (class::LIST | class::SET | class::HASH | class::ZSET | class::MODULE) != 0;
         let (leave, arrive) =
             if command.name == "move" { ("move_from", "move_to") } else { ("rename_from", "rename_to") };
         Names {

@@ -8,6 +8,7 @@ mod codec;
 mod crc64;
 mod estimate;
 pub mod file;
+mod json;
 pub mod key;
 mod kind;
 mod lzf;

@@ -215,6 +215,20 @@ impl Reply {
         self.buf.extend_from_slice(b"\r\n");
     }
 
+    /// A bulk string of what `write` adds to the bytes, which stops when they are more than it is given.
+    pub fn bulk_of(&mut self, write: impl FnOnce(&mut Vec<u8>, usize)) {
+        let start = self.buf.len();
+        write(&mut self.buf, self.limit);
+        let end = self.buf.len();
+        if !self.has_room(HEADER_BYTES) {
+            return self.buf.truncate(start);
+        }
+        self.header(b'$', (end - start) as i64);
+        let header = self.buf.len() - end;
+        self.buf[start..].rotate_right(header);
+        self.buf.extend_from_slice(b"\r\n");
+    }
+
     /// A bulk string that spells an integer.
     pub fn bulk_integer(&mut self, value: i64) {
         self.bulk(itoa::Buffer::new().format(value).as_bytes());

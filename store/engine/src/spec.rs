@@ -100,6 +100,8 @@ pub enum Group {
     Geo,
     /// Streams.
     Stream,
+    /// JSON documents.
+    Json,
     /// About the connection.
     Connection,
     /// About the server.
@@ -130,6 +132,8 @@ impl Group {
             Group::HyperLogLog => "hyperloglog",
             Group::Geo => "geo",
             Group::Stream => "stream",
+            // Redis says so of the commands of all modules.
+            Group::Json => "module",
             Group::Connection => "connection",
             Group::Server | Group::Commands => "server",
             Group::Scripting => "scripting",
@@ -152,6 +156,7 @@ impl Group {
             Group::HyperLogLog => "@hyperloglog",
             Group::Geo => "@geo",
             Group::Stream => "@stream",
+            Group::Json => "@json",
             Group::Connection | Group::Commands => "@connection",
             Group::Server | Group::Cluster => return None,
             Group::Scripting => "@scripting",

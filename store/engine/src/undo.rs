@@ -15,6 +15,7 @@ use crate::entry::Entry;
 use crate::keyspace::Keyspace;
 use crate::partition::Partitions;
 use crate::steps::BYTES_PER_STEP;
+use crate::value::json::Edit;
 use crate::value::stream::{Group, Id, Meta, Part};
 use crate::value::{List, Str, Stream, Taken};
 use crate::watch::BrokenWatch;
@@ -67,6 +68,8 @@ pub enum Undo {
     ZSetMember(Box<[u8]>, Option<f64>),
     /// Something of a stream.
     Stream(Box<StreamUndo>),
+    /// Change the document back by this.
+    Json(Box<Edit>),
 }
 
 /// One step back in a stream.
@@ -350,6 +353,7 @@ impl Undo {
                 elements.iter().map(|(_, element)| size_of::<(usize, Box<[u8]>)>() + element.len()).sum()
             }
             Undo::Stream(undo) => size_of::<StreamUndo>() + undo.payload(),
+            Undo::Json(edit) => size_of::<Edit>() + edit.heap(),
             Undo::HashField(field, value) => field.len() + value.as_ref().map_or(0, |value| value.len()),
             Undo::Moved(..)
             | Undo::Expiry(_)
@@ -415,6 +419,7 @@ impl Undo {
             (Undo::ZSetMember(member, Some(score)), Value::ZSet(zset)) => drop(zset.insert(&member, score)),
             (Undo::ZSetMember(member, None), Value::ZSet(zset)) => drop(zset.remove(&member)),
             (Undo::Stream(undo), Value::Stream(stream)) => undo.apply_to(stream),
+            (Undo::Json(edit), Value::Json(json)) => drop(json.apply(*edit)),
             (undo, value) => {
                 unreachable!("{undo:?} was recorded for another type than {}", value.type_name())
             }

@@ -2,6 +2,7 @@
 
 mod form;
 pub mod hash;
+pub mod json;
 pub mod list;
 mod numbers;
 mod packed;
@@ -12,13 +13,14 @@ pub mod string;
 pub mod zset;
 
 pub use hash::Hash;
+pub use json::Json;
 pub use list::{List, Taken};
 pub use set::Set;
 pub use stream::Stream;
 pub use string::Str;
 pub use zset::ZSet;
 
-/// A value of one of Redis' types.
+/// A value of one of Redis' types, or of RedisJSON's.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A string or counter.
@@ -33,6 +35,8 @@ pub enum Value {
     ZSet(ZSet),
     /// A stream.
     Stream(Stream),
+    /// A JSON document.
+    Json(Json),
 }
 
 // Every key has one.
@@ -53,6 +57,8 @@ impl Value {
             Value::Set(_) => "set",
             Value::ZSet(_) => "zset",
             Value::Stream(_) => "stream",
+            // As RedisJSON has registered it.
+            Value::Json(_) => "ReJSON-RL",
         }
     }
 
@@ -84,6 +90,8 @@ impl Value {
                 if small { "listpack" } else { "skiplist" }
             }
             Value::Stream(_) => "stream",
+            // What Redis says of the values of all modules.
+            Value::Json(_) => "raw",
         }
     }
 
@@ -96,13 +104,14 @@ impl Value {
             Value::Set(value) => value.bytes(),
             Value::ZSet(value) => value.bytes(),
             Value::Stream(value) => value.bytes(),
+            Value::Json(value) => value.bytes(),
         }
     }
 
-    /// Whether this is a collection without elements, which must not stay stored. A stream may.
+    /// Whether this is a collection without elements, which must not stay stored. A stream may, and a document.
     pub fn is_empty_collection(&self) -> bool {
         match self {
-            Value::String(_) | Value::Stream(_) => false,
+            Value::String(_) | Value::Stream(_) | Value::Json(_) => false,
             Value::List(value) => value.is_empty(),
             Value::Hash(value) => value.is_empty(),
             Value::Set(value) => value.is_empty(),
@@ -165,3 +174,4 @@ kind!(Hash, Hash, Hash::default(), Hash::is_empty);
 kind!(Set, Set, Set::default(), Set::is_empty);
 kind!(ZSet, ZSet, ZSet::default(), ZSet::is_empty);
 kind!(Stream, Stream, Stream::default(), |_| false);
+kind!(Json, Json, Json::default(), |_| false);

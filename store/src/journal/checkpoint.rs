@@ -106,7 +106,7 @@ impl Checkpointer {
     /// Whether the entry is, or will be, kept in parts.
     pub fn is_big(&self, name: &Name, value: &Value) -> bool {
         let limit = if self.big.contains_key(name) { self.big_bytes / 2 } else { self.big_bytes };
-        !matches!(value, Value::String(_)) && value.bytes() > limit
+        !matches!(value, Value::String(_) | Value::Json(_)) && value.bytes() > limit
     }
 
     /// Brings the record of a key up to date, as of journal record `noted`. Stops when the batch has `limit` bytes; what
@@ -290,7 +290,7 @@ impl Big {
                 Value::Set(set) => set.contains(part).then(Vec::new),
                 Value::ZSet(zset) => zset.score(part).map(|score| score.to_le_bytes().to_vec()),
                 Value::Stream(stream) => Part::decoded(part).ok().and_then(|part| stream.part(part)),
-                Value::String(_) | Value::List(_) => None,
+                Value::String(_) | Value::List(_) | Value::Json(_) => None,
             };
             match held {
                 Some(held) => batch.put(part_key(version, part), held),
@@ -305,7 +305,7 @@ impl Big {
             Value::Set(set) => set.len() as u64,
             Value::ZSet(zset) => zset.len() as u64,
             Value::Stream(stream) => stream.part_count() as u64,
-            Value::String(_) | Value::List(_) => 0,
+            Value::String(_) | Value::List(_) | Value::Json(_) => 0,
         };
         if let Value::Hash(hash) = value {
             self.parts.first = hash.expiring() as i64;

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use store_engine::Effects;
 use store_engine::effect::{CATALOG, EntryMeta};
+use store_engine::value::json::printed;
 use store_engine::{Args, Protocol, Reply, Value, command};
 
 use super::offline::{Contents as Filling, fill_disk};
@@ -173,6 +174,7 @@ fn contents(node: &Node) -> Contents {
                             .parts()
                             .map(|part| [part.encoded(), stream.part(part).unwrap_or_default()].concat()),
                     ),
+                    Value::Json(json) => elements.push(printed(json.root()).into_bytes()),
                 }
                 if matches!(entry.value, Value::Hash(_) | Value::Set(_)) {
                     elements.sort_unstable();

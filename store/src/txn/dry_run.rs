@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use store_engine::keyspace::{Entry, Key};
+use store_engine::value::json::{Layout, Printer};
 use store_engine::value::stream::Id;
-use store_engine::{UndoLog, Value, number};
+use store_engine::{UndoLog, Value, Work, number};
 
 use super::LocalTransaction;
 
@@ -32,7 +33,7 @@ pub struct Change {
 pub struct Preview {
     /// As TYPE names it.
     pub type_name: Cow<'static, str>,
-    /// Bytes of a string, elements of a collection.
+    /// Bytes of a string, elements of a collection, elements or members of a document's root.
     pub length: usize,
     /// When it expires, in Unix milliseconds.
     pub expire_at_ms: Option<u64>,
@@ -72,6 +73,11 @@ impl Preview {
                     [entry.id.spelled().to_vec()].into_iter().chain(fields)
                 });
                 (stream.len(), texts.collect())
+            }
+            Value::Json(json) => {
+                let (mut text, work) = (Vec::new(), Work::unlimited());
+                Printer::new(&mut text, Layout::default(), MOST_BYTES, &work).node(json.root());
+                (json.root().len(), vec![cut(&text)])
             }
         };
         let type_name = entry.value.type_name().into();

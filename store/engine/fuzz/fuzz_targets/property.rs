@@ -5,6 +5,8 @@ use store_engine::keyspace::ENTRY_OVERHEAD;
 use store_engine::rdb::file::{RdbItem, RdbReader};
 use store_engine::rdb::{Dialect, Payload, Version};
 use store_engine::size::allocated;
+use store_engine::value::Json;
+use store_engine::value::json::{Path as JsonPath, parse, printed, select};
 use store_engine::{
     Args, Ctx, Effects, Entry, Partition, Partitions, Protocol, Reply, Stamp, UndoLog, Value, Work, command,
     glob as globs, hyperloglog as registers, rdb,
@@ -120,6 +122,18 @@ const ON_ANYTHING: &[&str] = &[
     "xadd k * f v",
     "xdel k 1-1",
     "xtrim k maxlen 2",
+    "json.get k $..*",
+    "json.resp k",
+    "json.debug memory k $..*",
+    "json.numincrby k $..* 1",
+    "json.toggle k $..*",
+    "json.strappend k $..* \"x\"",
+    "json.arrappend k $..* [1]",
+    "json.arrpop k $..* 0",
+    "json.merge k $..* {\"a\":null,\"b\":{\"c\":1}}",
+    "json.clear k $..a",
+    "json.del k $..b",
+    "json.set k $.new 1",
     "sort k alpha",
     "dump k",
     "rename k other",
@@ -151,6 +165,29 @@ pub fn hyperloglog(text: &[u8]) {
             assert_eq!(registers::count(&dense), before, "of {}", text.escape_ascii());
         }
     }
+}
+
+/// A path and, in the next line, a document: whatever the path selects is at the place that is said to be its, no value is
+/// selected twice, and the work is bounded.
+pub fn json_path(input: &[u8]) {
+    let mut lines = input.splitn(2, |byte| *byte == b'\n');
+    let (path, text) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let work = Work::unlimited();
+    let (Ok(path), Ok(root)) = (JsonPath::parse(path), parse(text, &work)) else { return };
+    assert_eq!(parse(printed(&root).as_bytes(), &work).as_ref(), Ok(&root), "printed and read");
+    // Filters in filters look at every value for every value; without them each segment looks at each once.
+    let is_plain = !path.text.contains('?');
+    let (json, work) = (Json::new(root.clone()), Work::unlimited());
+    let matches = select(&path.segments, &root, &work).expect("nothing ends the work");
+    let mut places = matches.places();
+    for (place, found) in places.iter().zip(&matches.found) {
+        assert_eq!(json.node(place), Some(found.node), "{place:?} of {}", path.text);
+    }
+    places.sort_unstable();
+    assert!(places.windows(2).all(|two| two[0] != two[1]), "{} selects something twice", path.text);
+    let values = text.len() as u64 + 1;
+    let selectors = path.segments.iter().map(|segment| segment.selectors.len() as u64).sum::<u64>();
+    assert!(!is_plain || work.steps() <= 8 * values * (1 + selectors * selectors), "{} steps", work.steps());
 }
 
 /// A pattern and, in the next line, a text.
@@ -368,6 +405,7 @@ fn meaning(value: &Value) -> Vec<Vec<u8>> {
             let part = |part: store_engine::value::stream::Part<'_>| stream.part(part).unwrap_or_default();
             stream.parts().map(|name| [name.encoded(), part(name)].concat()).collect()
         }
+        Value::Json(json) => vec![printed(json.root()).into_bytes()],
     };
     if matches!(value, Value::Hash(_) | Value::Set(_)) {
         elements.sort_unstable();

@@ -44,7 +44,7 @@ pub fn skip_key_meta<R: Read>(from: &mut Decoder<R>) -> Result<(), Fault> {
 }
 
 /// Skips what a module has written, part by part, up to its end.
-fn skip_value<R: Read>(from: &mut Decoder<R>) -> Result<(), Fault> {
+pub fn skip_value<R: Read>(from: &mut Decoder<R>) -> Result<(), Fault> {
     loop {
         match from.length()? {
             0 => return Ok(()),
@@ -65,6 +65,11 @@ mod tests {
     fn id(name: &[u8; 9], version: u64) -> u64 {
         let place = |byte| LETTERS.iter().chain(b"-_").position(|letter| *letter == byte).expect("a letter");
         name.iter().fold(0, |id, byte| id << 6 | place(*byte) as u64) << 10 | version
+    }
+
+    #[test]
+    fn the_id_of_documents_is_that_of_their_type() {
+        assert_eq!(crate::rdb::json::ID, id(b"ReJSON-RL", 3));
     }
 
     #[test]

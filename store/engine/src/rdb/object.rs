@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::num::NonZeroU64;
 
 use super::codec::{Decoder, Fault, write_length, write_string};
+use super::json;
 use super::kind::*;
 use super::module;
 use super::packed::{self, Damage, Element, Listpack, ODD, TWICE};
@@ -52,6 +53,7 @@ impl<'a> Encoding<'a> {
             Value::ZSet(zset) if small => (ZSET_LISTPACK, Some(pack_zset(zset))),
             Value::ZSet(_) => (ZSET_2, None),
             Value::Stream(_) => (STREAM_LISTPACKS_2, None),
+            Value::Json(_) => (MODULE_2, None),
         };
         Encoding { kind, value, packed }
     }
@@ -101,6 +103,7 @@ impl<'a> Encoding<'a> {
                 })
             }
             Value::Stream(held) => stream::write(held, out),
+            Value::Json(held) => json::write(held, out),
         }
     }
 }
@@ -193,8 +196,11 @@ pub fn read<R: Read>(
         }
         MODULE => return Err(from.foreign("values of modules of a Redis before its release")),
         MODULE_2 => {
-            let name = module::type_name(from.length()?);
-            return Err(from.foreign(format!("values of the module type {name}")));
+            let id = from.length()?;
+            match module::type_name(id) {
+                name if name == json::TYPE_NAME => Value::Json(json::read(id, from, work)?),
+                name => return Err(from.foreign(format!("values of the module type {name}"))),
+            }
         }
         FIRST_OF_ONE.. => match dialect {
             Dialect::Redis => read_of_redis(kind, templates, from, work)?,

@@ -33,6 +33,11 @@ fn hyperloglog() {
 }
 
 #[test]
+fn json_path() {
+    run_seeds("json_path", property::json_path);
+}
+
+#[test]
 fn rdb_file() {
     run_seeds("rdb_file", property::rdb_file);
 }

@@ -202,10 +202,15 @@ fn what_new_versions_write_is_read() {
 #[test]
 fn what_new_versions_write_and_is_not_supported_is_named() {
     for (body, wanted) in [
-        // A JSON document.
+        // A set of vectors.
         (
-            &b"\x07\x81\x45\xe2\x52\x38\xdf\x91\x2c\x03\x05\x01a\0"[..],
-            "byte 10: not supported: values of the module type ReJSON-RL",
+            &b"\x07\x81\xbd\xe7\x2d\xa2\xbb\x1e\xb4\x01\0"[..],
+            "byte 10: not supported: values of the module type vectorset",
+        ),
+        // JSON documents of RedisJSON 1, and such that no JSON is in.
+        (
+            b"\x07\x81\x45\xe2\x52\x38\xdf\x91\x2c\0\x02\x20\0",
+            "byte 10: not supported: JSON documents of encoding version 0",
         ),
         (b"\x1c\x01", "byte 1: not supported: arrays of Redis 8.8"),
         (b"\x21\x01", "byte 1: not supported: rate limiters (GCRA)"),

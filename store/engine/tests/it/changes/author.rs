@@ -7,7 +7,7 @@ use store_engine::{Command, Group, rdb, syntax};
 pub const NOW_MS: u64 = 1_000_000_000;
 
 /// What the names of keys begin with: the type that they mostly have.
-pub const KINDS: [&str; 7] = ["list", "hash", "set", "zset", "string", "hll", "stream"];
+pub const KINDS: [&str; 8] = ["list", "hash", "set", "zset", "string", "hll", "stream", "json"];
 
 /// What RESTORE may be given, before it is sealed; the last is no value.
 const PAYLOADS: [&[u8]; 6] = [
@@ -17,6 +17,41 @@ const PAYLOADS: [&[u8]; 6] = [
     b"\x04\x01\x01a\x01b",
     b"\x05\x01\x01a\0\0\0\0\0\0\xf0\x3f",
     b"\x02\x00",
+];
+
+/// Paths into the documents below. The root is often: without it there are none.
+const JSON_PATHS: [&str; 16] = [
+    "$",
+    "$",
+    ".",
+    "$.a",
+    "a",
+    "$.b.a",
+    "$.c[1]",
+    "$.c[-1]",
+    "$..a",
+    "$..*",
+    "$.*",
+    "$.c[0:2]",
+    "$..[0]",
+    "$.c[?(@>1)]",
+    "$['a','b']",
+    "$.d",
+];
+
+const JSON_VALUES: [&str; 12] = [
+    r#"{"a":1,"b":{"a":[1,2],"b":true},"c":[1,2.5,"x",[3]]}"#,
+    r#"{"a":{"a":{"a":1}},"c":[[1],[2,[3]]]}"#,
+    r#"{"a":null,"b":{"a":null,"c":7},"d":{}}"#,
+    r#"[1,{"a":[true,false]},"text",null]"#,
+    "{}",
+    "[]",
+    "1",
+    "-2.5",
+    "true",
+    "null",
+    r#""a text""#,
+    "wrong",
 ];
 
 /// SplitMix64: one number gives one call, so that a failing case shrinks call by call.
@@ -100,6 +135,7 @@ impl Author<'_> {
             Group::HyperLogLog => "hll",
             Group::String | Group::Bitmap => "string",
             Group::Stream => "stream",
+            Group::Json => "json",
             _ => self.chance.pick(&KINDS),
         };
         let kind = if self.chance.one_in(12) { "list" } else { kind };
@@ -139,6 +175,9 @@ impl Author<'_> {
                 1 => format!("({}", stream_id(chance)),
                 _ => chance.pick(&["-", "+"]).into(),
             },
+            "path" => chance.pick(&JSON_PATHS).into(),
+            "value" if self.group == Group::Json => chance.pick(&JSON_VALUES).into(),
+            "indent" | "newline" | "space" => chance.pick(&["", "-", "\n"]).into(),
             "group" | "groupname" => chance.pick(&["g", "h"]).into(),
             "consumer" | "consumername" => chance.pick(&["c", "d", "e"]).into(),
             "min-idle-time" | "ms" => chance.pick(&["0", "0", "5"]).into(),
@@ -170,8 +209,8 @@ impl Author<'_> {
             "score" | "weight" => chance.pick(&["1", "2.5", "-1", "0", "inf"]).into(),
             "min" | "max" => chance.pick(&["-inf", "+inf", "0", "(1", "2", "[a", "(c", "-", "+"]).into(),
             "type" => chance.pick(&["list", "string"]).into(),
-            "integer" | "float" | "lowerbound" | "upperbound" | "increment" | "decrement" | "index"
-            | "count" | "start" | "stop" | "end" | "rank" => number(chance, -4, 8),
+            "integer" | "float" | "lowerbound" | "upperbound" | "increment" | "decrement" | "factor"
+            | "index" | "count" | "start" | "stop" | "end" | "rank" => number(chance, -4, 8),
             "offset" | "limit" | "len" | "num-matches" | "min-match-len" => number(chance, 0, 40),
             "ifdeq-digest" | "ifdne-digest" => {
                 chance.pick(&["e6c632b61e964e1f", "0000000000000000", "1"]).into()
@@ -256,11 +295,11 @@ pub fn call_like(number: u64, name: Option<&str>) -> Vec<String> {
     let mut chance = Chance(number);
     let rows: Vec<&'static Command> = command::all().collect();
     let mut row = chance.pick(&rows);
-    // A stream means something only when several of its commands have come together.
-    if chance.one_in(4) {
-        let streams: Vec<&'static Command> =
-            command::all().filter(|row| row.group == Group::Stream).collect();
-        row = chance.pick(&streams);
+    // A stream or document means something only when several of its commands have come together.
+    if chance.one_in(3) {
+        let group = chance.pick(&[Group::Stream, Group::Json]);
+        let some: Vec<&'static Command> = command::all().filter(|row| row.group == group).collect();
+        row = chance.pick(&some);
     }
     // Emptying everything too often would leave little to look at.
     let row = if row.name.starts_with("flush") && !chance.one_in(4) { rows[0] } else { row };

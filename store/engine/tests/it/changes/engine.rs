@@ -10,6 +10,7 @@ use store_engine::effect::Effect;
 use store_engine::keyspace::{ENTRY_OVERHEAD, Expired, Sticky};
 use store_engine::size::allocated;
 use store_engine::value::Str;
+use store_engine::value::json::printed;
 use store_engine::{
     Args, Ctx, DATABASES, Effects, Entry, Partition, Partitions, Protocol, Reply, UndoLog, Value, rdb,
 };
@@ -138,6 +139,7 @@ impl Engine {
                         .parts()
                         .map(|part| [part.encoded(), stream.part(part).unwrap_or_default()].concat()),
                 ),
+                Value::Json(json) => elements.push(printed(json.root()).into_bytes()),
             }
             if matches!(value, Value::Hash(_) | Value::Set(_)) {
                 elements.sort_unstable();
@@ -276,7 +278,9 @@ fn bytes_of_copy(value: &Value) -> usize {
             }
         }),
         Value::Set(set) => set.iter().for_each(|member| add(b"sadd", &[&member])),
-        Value::Stream(_) => add(b"restore", &[b"0", &rdb::dump(value, rdb::Dialect::Valkey)]),
+        Value::Stream(_) | Value::Json(_) => {
+            add(b"restore", &[b"0", &rdb::dump(value, rdb::Dialect::Valkey)])
+        }
         Value::ZSet(zset) => {
             zset.iter_from(0)
                 .for_each(|(member, score)| add(b"zadd", &[score.to_string().as_bytes(), member]));
