@@ -25,6 +25,7 @@ mod http_random;
 mod http_topology;
 mod import;
 mod introspection;
+mod json;
 mod large_values;
 mod limits;
 mod lock_queues;

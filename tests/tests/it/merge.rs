@@ -256,9 +256,9 @@ fn files_of_redis_8_and_valkey_9_are_read() {
     assert_eq!(ended(&output.expect("it starts")).0, Some(0));
     assert!(fs::read(&dump).expect("a file").starts_with(b"VALKEY080"));
     // What is of a module is refused by its name.
-    let json = b"REDIS0012\x07\x01k\x81\x45\xe2\x52\x38\xdf\x91\x2c\x03\0";
-    fs::write(&file, json).expect("written");
+    let vectors = b"REDIS0012\x07\x01k\x81\xbd\xe7\x2d\xa2\xbb\x1e\xb4\x01\0";
+    fs::write(&file, vectors).expect("written");
     let (code, _, err) = merge(&file, server.address(), &[]);
-    let name = "values of the module type ReJSON-RL; nothing was restored";
+    let name = "values of the module type vectorset; nothing was restored";
     assert!(code == Some(2) && err.contains(name), "{err}");
 }

@@ -215,14 +215,14 @@ fn what_cannot_be_restored_leaves_no_trace() {
     refuses(&good[..good.len() - 9]);
     refuses(&[&good[..good.len() - 1], b"!"].concat());
     refuses(&fs::read(dir.child("twice")).expect("a file"));
-    refuses(b"REDIS0010\x07\x01k\x81\x45\xe2\x52\x38\xdf\x91\x2c\x03");
+    refuses(b"REDIS0010\x07\x01k\x81\xbd\xe7\x2d\xa2\xbb\x1e\xb4\x01");
     refuses(b"REDIS0010\xf5\x04text\xff\0\0\0\0\0\0\0\0");
     insta::assert_snapshot!(reported, @r#"
     1: moonshard: FILE is damaged: byte 0: the data end here; nothing was restored, use another backup
     1: moonshard: FILE is damaged: byte 18: the data end here; nothing was restored, use another backup
     1: moonshard: FILE is damaged: byte 27: damaged data: the checksum is another; nothing was restored, use another backup
     1: moonshard: FILE is damaged: key "\xff" of database 0 occurs twice; nothing was restored, use another backup
-    2: moonshard: FILE: byte 21: not supported: values of the module type ReJSON-RL; nothing was restored
+    2: moonshard: FILE: byte 21: not supported: values of the module type vectorset; nothing was restored
     1: moonshard: FILE is damaged: a function library: ERR Missing library metadata; nothing was restored, use another backup
     "#);
 

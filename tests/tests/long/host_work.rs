@@ -22,9 +22,9 @@ const ANSWERED_AT_THE_ENDS: u64 = 2;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Keys that all scripts declare. What their names say is in them; there is nothing in `new`, `d` and `e`.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "text", "other", "number", "set", "set2", "hash", "list", "zset", "zset2", "stream", "geo", "hll",
-    "hll2", "weights", "new", "d", "e",
+    "hll2", "weights", "json", "new", "d", "e",
 ];
 
 /// What scripts find before their loop: `c` calls, `many` are 7000 words, `id` a number in the middle of all elements, `megabyte`
@@ -290,6 +290,31 @@ const RECIPES: &[(&str, &str)] = &[
     ("xrevrange", "c('XREVRANGE', 'stream', '+', '-')"),
     ("xsetid", "c('XSETID', 'stream', 2 ^ 40)"),
     ("xtrim", "c('COPY', 'stream', 'd', 'REPLACE') c('XTRIM', 'd', 'MAXLEN', 1)"),
+    // Documents.
+    ("json.arrappend", "c('JSON.ARRAPPEND', 'json', '$.a[*]', 1)"),
+    ("json.arrindex", "c('JSON.ARRINDEX', 'json', '$.a', '\"none\"')"),
+    ("json.arrinsert", "c('JSON.ARRINSERT', 'json', '$.a', 0, 1)"),
+    ("json.arrlen", "c('JSON.ARRLEN', 'json', '$.a[*]')"),
+    ("json.arrpop", "c('JSON.ARRPOP', 'json', '$.a[*]', 0)"),
+    ("json.arrtrim", "c('COPY', 'json', 'd', 'REPLACE') c('JSON.ARRTRIM', 'd', '$.a', 1, 2)"),
+    ("json.clear", "c('COPY', 'json', 'd', 'REPLACE') c('JSON.CLEAR', 'd', '$.a[*]')"),
+    ("json.debug|memory", "c('JSON.DEBUG', 'MEMORY', 'json', '$..*')"),
+    ("json.del", "c('COPY', 'json', 'd', 'REPLACE') c('JSON.DEL', 'd', '$.a[?(@[0]>1)]')"),
+    ("json.forget", "c('COPY', 'json', 'd', 'REPLACE') c('JSON.FORGET', 'd', '$..[1]')"),
+    ("json.get", "c('JSON.GET', 'json', '$..[?(@==$..[?(@==7)])]')"),
+    ("json.merge", "c('JSON.MERGE', 'json', '$.a[*]', '{\"x\":{\"y\":1}}')"),
+    ("json.mget", "c('JSON.MGET', 'json', 'json', '$..*')"),
+    ("json.mset", "c('JSON.MSET', 'json', '$.a[*]', '[1]', 'd', '$', '[]')"),
+    ("json.numincrby", "c('JSON.NUMINCRBY', 'json', '$..*', 1)"),
+    ("json.nummultby", "c('JSON.NUMMULTBY', 'json', '$..*', 1)"),
+    ("json.objkeys", "c('JSON.OBJKEYS', 'json', '$..*')"),
+    ("json.objlen", "c('JSON.OBJLEN', 'json', '$..*')"),
+    ("json.resp", "c('JSON.RESP', 'json')"),
+    ("json.set", "c('JSON.SET', 'json', '$.a[*]', '[1,[2],true]')"),
+    ("json.strappend", "c('JSON.STRAPPEND', 'json', '$..*', '\"xyz\"')"),
+    ("json.strlen", "c('JSON.STRLEN', 'json', '$..*')"),
+    ("json.toggle", "c('JSON.TOGGLE', 'json', '$..*')"),
+    ("json.type", "c('JSON.TYPE', 'json', '$..*')"),
     // Of no family.
     ("cluster|keyslot", "c('CLUSTER', 'KEYSLOT', megabyte)"),
     ("cluster|nodes", "c('CLUSTER', 'NODES')"),
@@ -324,7 +349,8 @@ const RECIPES: &[(&str, &str)] = &[
 /// Commands that do the same small amount of work whatever there is and whatever they are called with, or only say that they
 /// are not for scripts, or not for a server without slots.
 const CONSTANT: &str = "
-    acl|help asking client|help command|help config|help function|help latency|help memory|help module|help object|help
+    acl|help asking client|help command|help config|help function|help json.debug|help latency|help memory|help module|help
+    object|help
     pubsub|help script|help slowlog|help xgroup|help xinfo|help cluster|addslots cluster|addslotsrange
     cluster|bumpepoch cluster|count-failure-reports cluster|countkeysinslot cluster|delslots cluster|delslotsrange
     cluster|failover cluster|flushslots cluster|forget cluster|getkeysinslot cluster|help cluster|info cluster|links
@@ -370,6 +396,8 @@ fn fill(client: &mut Client, elements: usize) {
         each("'PFADD', 'hll2'", "'x' .. i"),
         each("'SADD', 'weights'", "i"),
         each("'MSET'", "'w_' .. i, -i"),
+        ("redis.call('JSON.SET', 'json', '$', '{\"a\":[]}')".to_owned(), elements),
+        each("'JSON.ARRAPPEND', 'json', '$.a'", "'[' .. i .. ',true,\"x\"]'"),
         (
             "for i = 1, ARGV[1] do redis.call('XADD', 'stream', i .. '-0', 'field', i) end \
              redis.call('XGROUP', 'CREATE', 'stream', 'group', 0) \

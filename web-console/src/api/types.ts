@@ -121,7 +121,7 @@ export interface KnownScript {
 
 export interface KeyValue {
   key: Text;
-  type: "string" | "list" | "hash" | "set" | "zset" | "stream";
+  type: "string" | "list" | "hash" | "set" | "zset" | "stream" | "ReJSON-RL";
   ttl_ms: number | null;
   sticky: boolean;
   bytes: number;

@@ -58,7 +58,7 @@ function change(now: KeyValue, { name }: Element, at: number, value: string): (T
 async function remove(now: KeyValue, { name }: Element, at: number): Promise<void> {
   if (now.type !== "list") {
     await command([
-      { hash: "HDEL", zset: "ZREM", set: "SREM", string: "", stream: "" }[now.type],
+      { hash: "HDEL", zset: "ZREM", set: "SREM", string: "", stream: "", "ReJSON-RL": "" }[now.type],
       now.key,
       name ?? "",
     ]);
@@ -139,6 +139,7 @@ function Add({ now, done }: { now: KeyValue; done: () => void }) {
       list: ["RPUSH", now.key, value],
       string: [],
       stream: [],
+      "ReJSON-RL": [],
     }[now.type];
     setTyped({ name: "", value: "" });
     void attempt(() => command(words), "Added.").then(done);

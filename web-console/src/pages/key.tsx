@@ -157,7 +157,7 @@ function Head({ now, done, changed }: { now: KeyValue; done: () => void; changed
       <h2>{shown(now.key) || '""'}</h2>
       <div class="key-facts">
         <Badge>{now.type}</Badge>
-        <span>{now.type === "string" ? bytes(now.length) : counted(now.length, "element")}</span>
+        <span>{now.type === "string" || now.type === "ReJSON-RL" ? bytes(now.length) : counted(now.length, "element")}</span>
         <span>{bytes(now.bytes)} in memory</span>
         <label class="sticky">
           <input type="checkbox" checked={now.sticky} onChange={stick} /> sticky
@@ -205,6 +205,7 @@ function refuseZero(reply: Json): void {
   if (reply === 0) throw new Error("A key with this name already exists.");
 }
 
+/** A string, or a document as text. */
 function StringValue({ now, done }: { now: KeyValue; done: () => Promise<void> }) {
   const text = now.value as Text;
   const [edited, setEdited] = useState<string | null>(null);
@@ -221,7 +222,9 @@ function StringValue({ now, done }: { now: KeyValue; done: () => Promise<void> }
   const typed = edited ?? text;
   // KEEPTTL and the mark: an edit changes the value only.
   const save = async () => {
-    if (!(await attempt(() => command(["SET", now.key, typed, "KEEPTTL"]), "Saved."))) return;
+    const words =
+      now.type === "string" ? ["SET", now.key, typed, "KEEPTTL"] : ["JSON.SET", now.key, "$", typed];
+    if (!(await attempt(() => command(words), "Saved."))) return;
     await done();
     // What was typed meanwhile stays.
     setEdited((edited) => (edited === typed ? null : edited));
@@ -276,7 +279,7 @@ function Beginning({ length, text }: { length: number; text: Text }) {
 
 function Value({ now, done }: { now: KeyValue; done: () => Promise<void> }) {
   const next = now.cursor === null ? null : () => void attempt(() => more(now));
-  if (now.type === "string") return <StringValue now={now} done={done} />;
+  if (now.type === "string" || now.type === "ReJSON-RL") return <StringValue now={now} done={done} />;
   if (now.type === "stream") return <Stream now={now} more={next} />;
   return <Elements now={now} done={done} more={next} />;
 }

@@ -16,7 +16,7 @@ interface Listed {
   cursor: string | null;
 }
 
-const TYPES = ["", "string", "hash", "list", "set", "zset", "stream"];
+const TYPES = ["", "string", "hash", "list", "set", "zset", "stream", "ReJSON-RL"];
 /** Keys that are looked for at a time. */
 const PAGE = 200;
 /** How many times a page without a hit is followed by the next before somebody has to ask for more. */

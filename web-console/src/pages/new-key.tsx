@@ -7,7 +7,7 @@ import { Button, Dialog } from "../ui/parts";
 import { attempt } from "../ui/toast";
 
 /** A stream begins with XADD, which has more to say than fits here. */
-type Kind = Exclude<KeyValue["type"], "stream">;
+type Kind = Exclude<KeyValue["type"], "stream" | "ReJSON-RL">;
 
 export function NewKey({ close, made }: { close: () => void; made: (key: Text) => void }) {
   const [name, setName] = useState("");

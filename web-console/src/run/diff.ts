@@ -92,7 +92,8 @@ function linesOf(before: Preview | null, after: Preview | null): Line[] {
       return diffSets(before, after);
     case "list":
       return diffLists((before?.elements ?? []).map(shown), (after?.elements ?? []).map(shown));
-    case "string": {
+    case "string":
+    case "ReJSON-RL": {
       const text = (of: Preview | null) => (of ? shown(of.elements[0] ?? "") : undefined);
       return [line(null, text(before), text(after))];
     }
@@ -123,7 +124,7 @@ export function diffOf({ before, after }: Write): Changed {
   const same = lines.every((one) => one.sort === "same") && notes.length === 0;
   const what = !before ? "created" : !after ? "deleted" : same ? "touched" : "changed";
   const seen = (of: Preview | null) => {
-    if (!of || of.type === "string" || of.type === "database") return 0;
+    if (!of || of.type === "string" || of.type === "ReJSON-RL" || of.type === "database") return 0;
     const each = of.type === "hash" || of.type === "zset" ? 2 : 1;
     return Math.max(0, of.length - of.elements.length / each);
   };

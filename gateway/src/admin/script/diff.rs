@@ -89,6 +89,9 @@ fn is_plain(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\'))
 }
 
+/// So many bytes of a document are shown at most.
+const MOST_JSON_BYTES: usize = 256;
+
 /// A value: its type, its first elements, and what else is known of it.
 fn preview(side: &Value, now_ms: u64) -> String {
     let type_name = member(side, "type").and_then(Value::text).unwrap_or_default();
@@ -105,16 +108,21 @@ fn preview(side: &Value, now_ms: u64) -> String {
         _ => Vec::new(),
     };
     let is_string = type_name == b"string";
-    if !is_string {
+    let is_json = type_name == b"ReJSON-RL";
+    if is_json {
+        text.push(':');
+    } else if !is_string {
         let _ = write!(text, " of {length}:");
     }
     for element in &elements {
         let _ = write!(text, " {}", quoted(element));
     }
-    // Of a long string there is the beginning; of hashes and sorted sets there are two elements for each member.
+    // Of a long string or document there is the beginning; of hashes and sorted sets there are two elements for each member.
     let per_member = if matches!(type_name, b"hash" | b"zset") { 2 } else { 1 };
+    let shown = elements.first().map_or(0, |element| element.len());
     let is_cut = match is_string {
-        true => elements.first().map_or(0, |element| element.len()) < length,
+        true => shown < length,
+        false if is_json => shown >= MOST_JSON_BYTES,
         false => elements.len() < length * per_member,
     };
     if is_cut {

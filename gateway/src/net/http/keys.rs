@@ -63,6 +63,9 @@ struct KeyBody<'a> {
     cursor: Option<String>,
 }
 
+/// The type of documents.
+const JSON: &[u8] = b"ReJSON-RL";
+
 fn absent() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "NOTFOUND", "no such key")
 }
@@ -85,6 +88,10 @@ pub async fn show(mut ask: Ask) -> Result<Response, Problem> {
         }
         let Some(parts) = read(&mut ask, &key, kind, from, count).await? else { continue };
         let [ttl, sticky, bytes, length, value] = &parts;
+        let length = match (kind, value.text()) {
+            (JSON, Some(text)) => &Value::Integer(text.len() as i64),
+            _ => length,
+        };
         let whole = if let Value::Integer(length) = length { *length as u64 } else { 0 };
         let (value, cursor) = elements(kind, value, from, count, whole);
         return Ok(json::body(&KeyBody {
@@ -127,6 +134,8 @@ async fn read(
         b"stream" => {
             ("XLEN", argv(&["XRANGE"], &[key, first_entry.as_bytes(), b"+", b"COUNT", count.as_bytes()]))
         }
+        // Its length is that of the text.
+        JSON => ("TYPE", argv(&["JSON.GET"], &[key])),
         _ => ("ZCARD", range("ZRANGE", &["WITHSCORES"])),
     };
     let mut commands: Vec<Argv> =
