@@ -1,6 +1,6 @@
 //! Commands that change arrays.
 
-use super::{
+use super::common::{
     NO_DOCUMENT, at_most, check_depth, check_room, no_value_or, path_at, places_inside_out, reply_counts,
 };
 use crate::edit::Editor;

@@ -1,6 +1,6 @@
 //! Commands that read documents.
 
-use super::{NO_DOCUMENT, at_most, found, no_value, no_value_or, path_at, reply_from, wrong_type};
+use super::common::{NO_DOCUMENT, at_most, found, no_value, no_value_or, path_at, reply_from, wrong_type};
 use crate::error::{self, CommandError};
 use crate::reply::Protocol;
 use crate::steps::Work;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
+use super::common::{
     NO_DOCUMENT, at_most, check_depth, check_room, no_value_or, path_at, places_inside_out, reply_counts,
     wrong_type,
 };

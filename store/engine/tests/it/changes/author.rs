@@ -20,7 +20,8 @@ const PAYLOADS: [&[u8]; 6] = [
 ];
 
 /// Paths into the documents below. The root is often: without it there are none.
-const JSON_PATHS: [&str; 16] = [
+const JSON_PATHS: [&str; 18] = [
+    "$",
     "$",
     "$",
     ".",
@@ -36,10 +37,11 @@ const JSON_PATHS: [&str; 16] = [
     "$..[0]",
     "$.c[?(@>1)]",
     "$['a','b']",
-    "$.d",
+    "$..d",
+    "$.new",
 ];
 
-const JSON_VALUES: [&str; 12] = [
+const JSON_VALUES: [&str; 14] = [
     r#"{"a":1,"b":{"a":[1,2],"b":true},"c":[1,2.5,"x",[3]]}"#,
     r#"{"a":{"a":{"a":1}},"c":[[1],[2,[3]]]}"#,
     r#"{"a":null,"b":{"a":null,"c":7},"d":{}}"#,
@@ -51,6 +53,8 @@ const JSON_VALUES: [&str; 12] = [
     "true",
     "null",
     r#""a text""#,
+    r#""""#,
+    r#""é\n""#,
     "wrong",
 ];
 
@@ -300,6 +304,10 @@ pub fn call_like(number: u64, name: Option<&str>) -> Vec<String> {
         let group = chance.pick(&[Group::Stream, Group::Json]);
         let some: Vec<&'static Command> = command::all().filter(|row| row.group == group).collect();
         row = chance.pick(&some);
+        // Most others need a document.
+        if group == Group::Json && chance.one_in(3) {
+            row = command::lookup(b"json.set").unwrap_or(row);
+        }
     }
     // Emptying everything too often would leave little to look at.
     let row = if row.name.starts_with("flush") && !chance.one_in(4) { rows[0] } else { row };
