@@ -169,6 +169,11 @@ impl Acl {
         }
     }
 
+    /// A user of this process alone, which may do everything and is not among those that clients can be.
+    pub fn internal(&self, name: &[u8]) -> Arc<Account> {
+        Account::new(name, User::unlimited(self.known()))
+    }
+
     /// What rules are applied to.
     pub fn known(&self) -> RuleContext<'_> {
         RuleContext {

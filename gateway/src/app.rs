@@ -23,6 +23,7 @@ use tracing::info;
 pub use self::errors::StartError;
 use crate::commands::reload::reload;
 use crate::config::{Address, Config, SettingError};
+use crate::follow;
 use crate::net::{self, acceptor};
 use crate::process::certificates::Certificates;
 use crate::process::io::IoThreads;
@@ -132,6 +133,7 @@ async fn run(
         server.config.apply_settings_of_data(node);
         let _ = reload(&server).await;
     }
+    follow::begin(&server);
     open_doors(&server).await?;
     if server.store.cluster().is_some() {
         // Whoever hears that it is ready may call what others have loaded. Nodes may not be there yet.
@@ -155,6 +157,7 @@ async fn run(
     let balancing = tokio::spawn(io.clone().balance());
     let accepting = tokio::spawn(accept(server.clone(), resp_listener, io, ready));
     let background = tokio::spawn(background::run(server.clone()));
+    let following = tokio::spawn(follow::run(server.clone()));
     let exporting = tokio::spawn(telemetry::of_server(server.clone(), collector, exporting));
     service_manager::ready(&format!("moonshard ready resp={resp_addr}{}", addresses.concat()));
 
@@ -167,6 +170,7 @@ async fn run(
     info!("shutting down: new connections are refused, pending requests are completed");
     accepting.abort();
     background.abort();
+    following.abort();
     balancing.abort();
     if gives_notice {
         server.sessions.announce_stop(&server.config.client_output_buffer_limit.pubsub);

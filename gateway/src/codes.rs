@@ -131,6 +131,8 @@ pub static CODES: &[ErrorCode] = &[
     row("BUSYKEY", Redis, 409, Grpc::FailedPrecondition, Never, "RESTORE without REPLACE, and the key exists."),
     row("IOERR", Redis, 503, Grpc::Unavailable, Check, "MIGRATE could not connect to the other server, or lost it. Keys that the other server has acknowledged are deleted; others stay, and the other server may have some of them, too."),
     row("INVALIDOBJ", Redis, 422, Grpc::Unknown, Never, "A string that should be a HyperLogLog is damaged."),
+    row("READONLY", Redis, 403, Grpc::FailedPrecondition, Never, "The server follows another one, see REPLICAOF: only that one may be written to."),
+    row("LOADING", Redis, 503, Grpc::Unavailable, Later, "The server follows another one, see REPLICAOF, and has only a part of its data yet."),
     row("NOPROTO", Redis, 422, Grpc::Unknown, Never, "HELLO asked for a protocol other than 2 and 3."),
     row("REQUEST", Listener, 400, Grpc::InvalidArgument, Never, "The request is not well formed; 415 if its media type is not accepted."),
     row("FORBIDDEN", Listener, 403, Grpc::PermissionDenied, Never, "A web page of another origin sent the request, or sent it to a host name that the server does not know: see `http-origins` and `http-hosts`."),
@@ -146,8 +148,7 @@ pub static CODES: &[ErrorCode] = &[
 pub static NEVER: &[(&str, &str)] = &[
     ("BUSY", "a running script does not stop other clients"),
     ("UNKILLABLE", "a script that has written can be ended, and its writes are rolled back"),
-    ("LOADING", "a connection is accepted when the data is loaded"),
-    ("READONLY, MASTERDOWN, NOMASTERLINK, NOREPLICAS", "there are no replicas"),
+    ("MASTERDOWN, NOMASTERLINK, NOREPLICAS", "a server that follows another one answers with what it has"),
     ("MOVED, ASK, CROSSSLOT", "every gateway serves all slots, and a command or script may use keys of any"),
 ];
 
@@ -170,7 +171,7 @@ mod tests {
 
     /// Upper-case words at the beginning of texts that are no error codes.
     const OTHER_WORDS: &[&str] =
-        &["CLASS", "CPU", "FROMLONLAT", "FROMMEMBER", "HTTP", "JSON", "POST", "RESP", "SPEC", "TLS"];
+        &["CLASS", "CPU", "FROMLONLAT", "FROMMEMBER", "HOST", "HTTP", "JSON", "POST", "RESP", "SPEC", "TLS"];
 
     fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
         for entry in

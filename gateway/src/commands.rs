@@ -18,6 +18,7 @@ pub mod perform;
 pub mod persistence;
 pub mod pubsub;
 pub mod reload;
+pub mod replicaof;
 pub mod replication;
 pub mod rows;
 mod run_script;

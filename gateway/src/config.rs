@@ -17,6 +17,7 @@ mod errors;
 mod kind;
 mod load;
 mod parameter;
+mod replication;
 mod rewrite;
 mod runtime;
 mod schema;

@@ -8,6 +8,7 @@ mod codes;
 mod commands;
 mod config;
 mod export;
+mod follow;
 mod net;
 mod process;
 mod registry;

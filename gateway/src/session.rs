@@ -1,6 +1,7 @@
 //! What a connection remembers between its requests.
 
 mod client;
+pub mod following;
 pub mod maintenance;
 mod memory;
 pub mod monitors;

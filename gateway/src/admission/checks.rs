@@ -6,7 +6,7 @@ use store_engine::{Args, Command};
 
 use super::origin::{Checked, NotAdmitted, Origin, ScriptOrigin};
 use super::parse::{Parsed, Recent, parse, parse_again};
-use super::{declared, limits, permission, resources, scripts, sessions};
+use super::{declared, limits, permission, replica, resources, scripts, sessions};
 use crate::server::{Row, Server};
 use crate::session::Session;
 
@@ -40,7 +40,7 @@ const SCRIPT: u8 = 4;
 
 /// All checks, in the order in which they are made, which is that of Redis: the first that fails is the reply. A store node
 /// repeats `memory` and `disk` for the calls of other processes.
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 14] = [
     check("for scripts", SCRIPT, Facts::Command, |_, _, call| scripts::refuse_outside_scripts(call)),
     check("read-only script", SCRIPT, Facts::Command, |_, origin, call| scripts::refuse_writes(origin, call)),
     check("no waiting in scripts", SCRIPT, Facts::Call, |_, _, call| scripts::refuse_waiting(call)),
@@ -58,9 +58,11 @@ const CHECKS: [Check; 12] = [
     check("declared keys", SCRIPT, Facts::Call, declared::refuse_undeclared),
     check("memory", CLIENT | SCRIPT, Facts::Call, resources::refuse_when_full),
     check("disk", CLIENT | SCRIPT, Facts::Call, resources::refuse_while_disk_fails),
+    check("replica", CLIENT | SCRIPT, Facts::Call, replica::refuse_writes),
     check("subscription", CLIENT, Facts::Call, |_, origin, call| {
         sessions::refuse_while_subscribed(origin, call)
     }),
+    check("loading", CLIENT | SCRIPT, Facts::Call, replica::refuse_while_loading),
 ];
 
 const fn check(name: &'static str, origins: u8, depends_on: Facts, run: CheckFn) -> Check {
@@ -217,11 +219,11 @@ mod tests {
         ];
         let lines = lists.map(|(origin, set)| format!("{origin}: {}", names(set).join(", ")));
         insta::assert_snapshot!(lines.join("\n"), @r"
-        client: users are known, authentication, transaction, calls per second, permission, memory, disk, subscription
-        client that may do everything: transaction, memory, disk, subscription
+        client: users are known, authentication, transaction, calls per second, permission, memory, disk, replica, subscription, loading
+        client that may do everything: transaction, memory, disk, replica, subscription, loading
         EXEC: permission
-        script: for scripts, read-only script, no waiting in scripts, permission, declared keys, memory, disk
-        script that repeats a command: no waiting in scripts, declared keys, memory, disk
+        script: for scripts, read-only script, no waiting in scripts, permission, declared keys, memory, disk, replica, loading
+        script that repeats a command: no waiting in scripts, declared keys, memory, disk, replica, loading
         ");
     }
 }

@@ -133,7 +133,7 @@ fn hello(
     out.bulk(b"mode");
     out.bulk(server.config.mode().as_bytes());
     out.bulk(b"role");
-    out.bulk(b"master");
+    out.bulk(if server.sessions.following.primary().is_some() { b"replica" } else { b"master" });
     out.bulk(b"modules");
     out.array(0);
     Ok(())

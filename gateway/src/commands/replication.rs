@@ -1,4 +1,4 @@
-//! WAIT, WAITAOF, ROLE, REPLICAOF and FAILOVER: what there is to say where there are no replicas.
+//! WAIT, WAITAOF and FAILOVER: what there is to say where there are no replicas.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use store_engine::wait::whole_timeout_ms;
 use store_engine::{Args, Arity, Command, CommandError, Group, Reply};
 
 use super::rows::CONNECTION;
-use crate::server::{AsyncHandler, Handler, SessionCommand};
+use crate::server::{AsyncHandler, Handler, Server, SessionCommand};
 use crate::session::{DataAccess, Session};
 
 /// The rows of this family.
@@ -31,7 +31,7 @@ pub static COMMANDS: &[SessionCommand] = &[
             data_access: DataAccess::Nothing,
             blocks: true,
             ends_with_client: true,
-            ..AsyncHandler::new(|_, session, args, out| Box::pin(wait(session, args, out)))
+            ..AsyncHandler::new(|server, session, args, out| Box::pin(wait(server, session, args, out)))
         }),
     },
     SessionCommand {
@@ -56,46 +56,6 @@ pub static COMMANDS: &[SessionCommand] = &[
     },
     SessionCommand {
         spec: Command {
-            name: "role",
-            since: "2.8.12",
-            arity: Arity::Exactly(1),
-            flags: flags::NO_SCRIPT | flags::LOADING | flags::FAST | flags::DANGEROUS | flags::ADMIN,
-            summary: "Returns the replication role.",
-            syntax: "",
-            ..BASE
-        },
-        run: Handler::Inline(|_, _, _, out| {
-            out.array(3);
-            out.bulk(b"master");
-            out.integer(0);
-            out.array(0);
-            Ok(())
-        }),
-    },
-    SessionCommand {
-        spec: Command {
-            name: "replicaof",
-            since: "5.0.0",
-            arity: Arity::Exactly(3),
-            summary: "Configures a server as replica of another, or promotes it to a master.",
-            syntax: "args(host-port(host port:int) | no-one(NO ONE))",
-            ..BASE
-        },
-        run: Handler::Inline(|_, _, args, out| replica_of(args, out)),
-    },
-    SessionCommand {
-        spec: Command {
-            name: "slaveof",
-            since: "1.0.0",
-            arity: Arity::Exactly(3),
-            summary: "Sets a Redis server as a replica of another, or promotes it to being a master.",
-            syntax: "args(host-port(host port:int) | no-one(NO ONE))",
-            ..BASE
-        },
-        run: Handler::Inline(|_, _, args, out| replica_of(args, out)),
-    },
-    SessionCommand {
-        spec: Command {
             name: "failover",
             since: "6.2.0",
             arity: Arity::AtLeast(1),
@@ -103,8 +63,11 @@ pub static COMMANDS: &[SessionCommand] = &[
             syntax: "TO=target(host port:int FORCE?)? ABORT? TIMEOUT=milliseconds:int?",
             ..BASE
         },
-        run: Handler::Inline(|_, _, args, _| {
+        run: Handler::Inline(|server, _, args, _| {
             Err(CommandError::new(match args.get(1) {
+                _ if server.sessions.following.primary().is_some() => {
+                    "ERR FAILOVER is not valid when server is a replica."
+                }
                 Some(word) if word.eq_ignore_ascii_case(b"abort") => "ERR No failover in progress.",
                 _ => "ERR FAILOVER requires connected replicas.",
             }))
@@ -115,18 +78,19 @@ pub static COMMANDS: &[SessionCommand] = &[
 const BASE: Command =
     Command { group: Group::Server, flags: flags::NO_SCRIPT | flags::ADMIN | flags::DANGEROUS, ..CONNECTION };
 
-fn replica_of(args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
-    if !(args[1].eq_ignore_ascii_case(b"no") && args[2].eq_ignore_ascii_case(b"one")) {
+/// WAIT: no replica will ever confirm anything, so who wants one waits for the time to pass.
+async fn wait(
+    server: &Server,
+    session: &Session,
+    args: Args<'_>,
+    out: &mut Reply,
+) -> Result<(), CommandError> {
+    if server.sessions.following.primary().is_some() {
         return Err(CommandError::new(
-            "ERR This server cannot be a replica; use `moonshard import` to copy the data of a Redis server",
+            "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is \
+             configured to be writable (which is not the default) writes to replicas are just local and are not propagated.",
         ));
     }
-    out.ok();
-    Ok(())
-}
-
-/// WAIT: no replica will ever confirm anything, so who wants one waits for the time to pass.
-async fn wait(session: &Session, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let wanted = args.integer(1)?;
     let timeout_ms = whole_timeout_ms(args[2])?;
     if wanted <= 0 || session.in_exec {

@@ -232,9 +232,9 @@ pub(super) fn program_call<'a>(
 ) -> Result<ScriptCall<'a>, CommandError> {
     let (keys, args) = admitted.args().rest(3).split_at(count);
     session.seed = session.seed.wrapping_add(1);
-    let (own, suits_read_only) = match &program {
-        Program::Script(known) => (known.options, known.header.suits_read_only()),
-        Program::Function(function) => (Options { flags: function.flags, ..function.options }, false),
+    let (own, suits_read_only, says) = match &program {
+        Program::Script(known) => (known.options, known.header.suits_read_only(), known.header.shebang),
+        Program::Function(function) => (Options { flags: function.flags, ..function.options }, false, true),
     };
     let mut options = session.overrides.options.over(own).or_configured(&server.config);
     let is_read_only = options.flags.has(Flags::NO_WRITES);
@@ -242,6 +242,9 @@ pub(super) fn program_call<'a>(
         return Err(CommandError::new("ERR Can not execute a script with write flag using *_ro command."));
     }
     let read_only = read_only || is_read_only;
+    if says && !read_only {
+        admission::refuse_writing_script(server, session)?;
+    }
     let budget = admission::grant(&server.acl, session, &mut options, read_only)?;
     Ok(ScriptCall {
         since: session.clock.unwrap_or_else(Instant::now),

@@ -11,12 +11,14 @@ use store_engine::reply;
 use store_engine::spec::flags;
 use store_engine::{Args, Arity, Command, CommandError, DATABASES, Group, Reply};
 
+use super::replicaof;
 use super::rows::{CONNECTION, REDIS_VERSION};
 use crate::acl::log::Reason;
 use crate::config::{Config, OF_DATA};
 use crate::process::{descriptors, version};
 use crate::scripting;
 use crate::server::{AsyncHandler, Handler, Server, SessionCommand};
+use crate::session::following::Mode;
 use crate::session::tracking::Sizes;
 use crate::session::{DataAccess, Session};
 use crate::telemetry::counters::{resident_bytes, unix_time};
@@ -208,9 +210,9 @@ static SECTIONS: &[Section] = &[
     ("server", server_section),
     ("clients", clients_section),
     ("memory", memory_section),
-    ("persistence", |server, text| persistence_section(&server.store, text)),
+    ("persistence", persistence_section),
     ("stats", stats_section),
-    ("replication", |_, text| replication_section(text)),
+    ("replication", |server, text| replicaof::describe(&server.sessions.following, text)),
     ("cpu", |_, text| cpu_section(text)),
     ("scripts", scripts_section),
     ("commandstats", super::calls::commandstats),
@@ -325,8 +327,9 @@ fn memory_section(server: &Server, text: &mut String) {
     );
 }
 
-fn persistence_section(store: &Store, text: &mut String) {
-    crate::process::persistence::describe(store, text);
+fn persistence_section(server: &Server, text: &mut String) {
+    let is_loading = server.sessions.following.mode() == Mode::Loading;
+    crate::process::persistence::describe(&server.store, is_loading, text);
 }
 
 fn stats_section(server: &Server, text: &mut String) {
@@ -365,10 +368,6 @@ fn stats_section(server: &Server, text: &mut String) {
         "acl_access_denied_key": server.acl.log.count(Reason::Key),
         "acl_access_denied_channel": server.acl.log.count(Reason::Channel),
     );
-}
-
-fn replication_section(text: &mut String) {
-    lines!(text, "role": "master", "connected_slaves": 0);
 }
 
 fn cluster_section(config: &Config, text: &mut String) {

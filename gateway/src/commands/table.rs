@@ -2,7 +2,7 @@
 
 use super::{
     acl, client, cluster, connection, function, introspect, latency, lolwut, memory, migrate, module, multi,
-    persistence, pubsub, replication, script, server, sync, watch, watching,
+    persistence, pubsub, replicaof, replication, script, server, sync, watch, watching,
 };
 use crate::server::SessionCommand;
 
@@ -23,6 +23,7 @@ pub static FAMILIES: &[&[SessionCommand]] = &[
     watch::COMMANDS,
     persistence::COMMANDS,
     pubsub::COMMANDS,
+    replicaof::COMMANDS,
     replication::COMMANDS,
     script::COMMANDS,
     server::COMMANDS,

@@ -57,6 +57,9 @@ pub struct OutputLimit {
     pub soft_seconds: Number,
 }
 
+/// How long the name of a host may be: that of a domain name.
+const MOST_HOST_BYTES: usize = 253;
+
 /// A host and a port to listen on. Names are resolved when they are used, not when they are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
@@ -81,6 +84,14 @@ impl Address {
             }
         };
         Some(Address { host: host.to_owned(), port })
+    }
+
+    /// A host and a port, as two words.
+    pub fn of_words(host: &str, port: i64) -> Option<Address> {
+        let is_host = (1..=MOST_HOST_BYTES).contains(&host.len())
+            && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte));
+        let port = u16::try_from(port).ok()?;
+        is_host.then(|| Address { host: host.to_owned(), port })
     }
 
     /// The first socket address it stands for.

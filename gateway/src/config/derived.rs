@@ -45,7 +45,9 @@ pub static DERIVED: &[Derived] = &[
         name: "cluster-announce-port",
         value: |c| c.cluster_announce.get().map_or(0, |address| address.port).to_string(),
     },
-    Derived { name: "replicaof", value: |_| String::new() },
+    Derived { name: "replica-read-only", value: |_| "yes".to_owned() },
+    // As far as there is all data of some moment.
+    Derived { name: "replica-serve-stale-data", value: |_| "yes".to_owned() },
     Derived { name: "tls-port", value: |c| if resp_is_tls(c) { resp_port(c) } else { 0 }.to_string() },
     Derived { name: "unixsocket", value: |_| String::new() },
     Derived { name: "daemonize", value: |_| "no".to_owned() },

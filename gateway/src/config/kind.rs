@@ -62,6 +62,10 @@ pub enum Form {
     Word,
     /// Numbers from 0 to 100, separated by blanks.
     Percentiles,
+    /// A word, or nothing.
+    User,
+    /// A host and a port with a blank between them, as REPLICAOF takes them, or nothing.
+    Primary,
 }
 
 impl Form {
@@ -69,7 +73,8 @@ impl Form {
     fn shown(self, text: &str) -> String {
         match self {
             Form::Percentiles => text.split_ascii_whitespace().map(percentile).collect::<Vec<_>>().join(" "),
-            Form::Url | Form::Word => text.to_owned(),
+            Form::Primary => primary(text).flatten().map_or(String::new(), |address| words_of(&address)),
+            Form::Url | Form::Word | Form::User => text.to_owned(),
         }
     }
 
@@ -84,7 +89,10 @@ impl Form {
                     refused("argument must be http[s]://HOST[:PORT][/PATH] or none")
                 }
             }
-            Form::Word => {
+            Form::User if text.is_empty() => Ok(()),
+            Form::Primary if primary(text).is_some() => Ok(()),
+            Form::Primary => refused("argument must be HOST PORT or nothing"),
+            Form::Word | Form::User => {
                 let is_word =
                     (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
                 if is_word { Ok(()) } else { refused("argument must be a word of at most 128 letters") }
@@ -101,6 +109,22 @@ impl Form {
             }
         }
     }
+}
+
+/// What a text says of the server to follow: none, or which.
+pub fn primary(text: &str) -> Option<Option<Address>> {
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    match words[..] {
+        [] => Some(None),
+        [no, one] if no.eq_ignore_ascii_case("no") && one.eq_ignore_ascii_case("one") => Some(None),
+        [host, port] => Some(Some(Address::of_words(host, integer(port)?)?)),
+        _ => None,
+    }
+}
+
+/// An address as REPLICAOF takes it.
+pub fn words_of(address: &Address) -> String {
+    format!("{} {}", address.host, address.port)
 }
 
 /// A percentile as Redis shows it.
@@ -405,6 +429,8 @@ impl ParameterKind {
             ParameterKind::Ratio(_) => "a number from 0 to 1, such as 0.01".to_owned(),
             ParameterKind::Text(Form::Url, _) => "http[s]://HOST[:PORT][/PATH] or none".to_owned(),
             ParameterKind::Text(Form::Word, _) => "a word".to_owned(),
+            ParameterKind::Text(Form::User, _) => "a word or nothing".to_owned(),
+            ParameterKind::Text(Form::Primary, _) => "HOST PORT or nothing".to_owned(),
             ParameterKind::Text(Form::Percentiles, _) => {
                 "numbers from 0 to 100, such as 50 99 99.9".to_owned()
             }
@@ -431,7 +457,8 @@ impl ParameterKind {
             ParameterKind::Names(..) => "NAMES",
             ParameterKind::Ratio(_) => "RATIO",
             ParameterKind::Text(Form::Url, _) => "URL",
-            ParameterKind::Text(Form::Word, _) => "WORD",
+            ParameterKind::Text(Form::Word | Form::User, _) => "WORD",
+            ParameterKind::Text(Form::Primary, _) => "HOST PORT",
             ParameterKind::Text(Form::Percentiles, _) => "N ...",
         }
     }

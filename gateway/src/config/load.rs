@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::parameter::Parameter;
+use super::replication::ALIASES;
 use super::table::PARAMETERS;
 use super::values::Config;
 
@@ -49,9 +50,10 @@ pub fn load(sources: &Sources<'_>) -> Result<Config, ConfigError> {
         config.reset(row);
         let weakest_first = [
             of_telemetry(row, sources.environment),
-            file.get(row.name).map(|value| Given {
-                text: plain(value),
-                at: format!("{}: {}", shown(sources.file.as_deref()), row.name),
+            names_of(row).find_map(|name| {
+                let value = file.get(name)?;
+                let at = format!("{}: {name}", shown(sources.file.as_deref()));
+                Some(Given { text: plain(value), at })
             }),
             in_environment(row, sources.environment)?,
             sources
@@ -213,7 +215,7 @@ fn read(path: &Path, read_file: &dyn Fn(&Path) -> io::Result<String>) -> Result<
             let where_else = "define users in the file that \"aclfile\" names, or with ACL SETUSER";
             return Err(ConfigError(format!("{name}: unknown key \"user\": {where_else}")));
         }
-        if !PARAMETERS.iter().any(|row| row.name == key) {
+        if !PARAMETERS.iter().any(|row| names_of(row).any(|name| name == key)) {
             let nearest = nearest(key);
             return Err(ConfigError(format!(
                 "{name}: unknown key {key:?}, the nearest known one is {nearest:?}"
@@ -228,6 +230,13 @@ fn setting_of_redis(line: &str) -> Option<(&str, &str)> {
     let (key, value) = line.trim().split_once(' ')?;
     let is_name = key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
     (is_name && !value.trim_start().starts_with('=')).then(|| (key, value.trim().trim_matches('"')))
+}
+
+/// The names of a parameter in a file: its own, then other names for it.
+fn names_of(row: &Parameter) -> impl Iterator<Item = &'static str> {
+    let name = row.name;
+    let aliases = ALIASES.iter().filter(move |(_, of)| *of == name).map(|(alias, _)| *alias);
+    std::iter::once(name).chain(aliases)
 }
 
 /// A value of the file as the text that a flag would have.

@@ -9,6 +9,7 @@ use toml_edit::{DocumentMut, Value};
 use super::errors::RewriteError;
 use super::kind::{ParameterKind, humane};
 use super::parameter::Parameter;
+use super::replication::ALIASES;
 use super::runtime::SETTING;
 use super::table::PARAMETERS;
 use super::values::Config;
@@ -52,7 +53,10 @@ impl Config {
             usual.reset(row);
             let is_usual = row.kind.render(self) == row.kind.render(&usual);
             let now = row.kind.parse(&row.kind.render(self)).expect("a test holds every row to that");
-            match document.get_mut(row.name).and_then(|item| item.as_value_mut()) {
+            let alias =
+                ALIASES.iter().find(|(alias, name)| *name == row.name && document.contains_key(alias));
+            let key = alias.map_or(row.name, |(alias, _)| alias);
+            match document.get_mut(key).and_then(|item| item.as_value_mut()) {
                 Some(held) if row.kind.parse(&text_of(held)).as_ref() == Ok(&now) => {}
                 Some(held) => {
                     let decor = held.decor().clone();

@@ -8,6 +8,7 @@ use super::derived::DERIVED;
 use super::errors::SetError;
 use super::kind::ParsedValue;
 use super::parameter::Parameter;
+use super::replication::ALIASES;
 use super::table::PARAMETERS;
 use super::values::Config;
 
@@ -49,7 +50,12 @@ impl Config {
             let value: Box<dyn Fn() -> String + '_> = Box::new(move || (row.value)(self));
             (row.name, value)
         });
-        parameters.chain(derived)
+        let aliases = ALIASES.iter().map(move |(alias, name)| {
+            let value: Box<dyn Fn() -> String + '_> =
+                Box::new(move || Parameter::find(name).map_or(String::new(), |row| row.kind.render(self)));
+            (*alias, value)
+        });
+        parameters.chain(aliases).chain(derived)
     }
 
     /// Changes all the named parameters, or none.

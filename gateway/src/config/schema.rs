@@ -45,6 +45,8 @@ fn of_kind(kind: &ParameterKind) -> Value {
         }
         ParameterKind::Text(Form::Url, _) => text("(none|https?://.+)"),
         ParameterKind::Text(Form::Word, _) => text("[!-~]{1,128}"),
+        ParameterKind::Text(Form::User, _) => text("[!-~]{0,128}"),
+        ParameterKind::Text(Form::Primary, _) => text("([A-Za-z0-9._:-]+ +[0-9]{1,5})?"),
         ParameterKind::Text(Form::Percentiles, _) => {
             json!({ "type": ["number", "string"], "minimum": 0, "maximum": 100, "pattern": "^[0-9. ]*$" })
         }

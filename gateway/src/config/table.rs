@@ -11,7 +11,7 @@ use super::choice::{AuthClients, Choice};
 use super::kind::{Form, ParameterKind, Sort};
 use super::parameter::{Fallback, INT_MAX, Parameter};
 use super::values::Config;
-use super::{access, clients, scripting, telemetry};
+use super::{access, clients, replication, scripting, telemetry};
 
 /// Parameters that hold where the data is: a gateway sends their changes to its store nodes.
 pub const OF_DATA: &[&str] = &[
@@ -378,6 +378,11 @@ pub static PARAMETERS: &[Parameter] = &[
     access::AUDIT_LOG,
     access::PROTECTED_MODE,
     access::MIGRATE_HOSTS,
+    replication::REPLICAOF,
+    replication::MASTERUSER,
+    replication::MASTERAUTH,
+    replication::TLS_REPLICATION,
+    replication::REPL_TIMEOUT,
 ];
 
 impl Parameter {
@@ -393,8 +398,10 @@ impl Parameter {
         }
     }
 
-    /// The row of this name.
+    /// The row of this name, or of this other name for it.
     pub fn find(name: &str) -> Option<&'static Parameter> {
+        let alias = replication::ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name));
+        let name = alias.map_or(name, |(_, name)| name);
         PARAMETERS.iter().find(|row| row.name.eq_ignore_ascii_case(name))
     }
 }

@@ -102,6 +102,12 @@ pub struct Config {
     pub audit_log: Number,
     pub protected_mode: ChoiceCell<bool>,
     pub migrate_hosts: NamesCell,
+    /// Host and port, or empty: read it with `Config::primary`.
+    pub(super) replicaof: TextCell,
+    pub masteruser: TextCell,
+    pub masterauth: Secret,
+    pub tls_replication: ChoiceCell<bool>,
+    pub repl_timeout: Number,
     pub latency_tracking: ChoiceCell<bool>,
     pub(super) latency_tracking_info_percentiles: TextCell,
     pub log_format: ChoiceCell<LogFormat>,

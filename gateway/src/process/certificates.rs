@@ -36,6 +36,11 @@ impl Certificates {
             let reason = "tls-ca-cert-file is required to verify the certificates of store nodes";
             return Err(SettingError::new("tls-stores", reason));
         }
+        if config.tls_replication.get() && roots.is_none() {
+            let reason =
+                "tls-ca-cert-file is required to verify the certificate of the server that is followed";
+            return Err(SettingError::new("tls-replication", reason));
+        }
         let own: Option<(PathBuf, PathBuf)> = match (cert, key) {
             (Some(cert), Some(key)) => Some((cert, key)),
             (None, None) => None,
@@ -79,6 +84,11 @@ impl Certificates {
     /// The certificates of a face, if it is TLS.
     pub fn of(&self, listener: Listener) -> Option<&Arc<Tls>> {
         self.tls.as_ref().filter(|_| self.listeners & 1 << spoken(listener).0 != 0)
+    }
+
+    /// What is needed to connect to a server that is followed.
+    pub fn outgoing(&self) -> Option<Arc<Tls>> {
+        self.tls.clone()
     }
 
     /// How store nodes are known, and how this is known to them.

@@ -101,13 +101,13 @@ pub fn token(config: &Config) -> Result<Option<String>, SettingError> {
     }
 }
 
-/// INFO's section.
-pub fn describe(store: &Store, text: &mut String) {
+/// INFO's section. `is_loading`: a part of another server's data is there.
+pub fn describe(store: &Store, is_loading: bool, text: &mut String) {
     let line = |text: &mut String, name: &str, value: &dyn fmt::Display| {
         // Writing to a string cannot fail.
         let _ = write!(text, "{name}:{value}\r\n");
     };
-    line(text, "loading", &0);
+    line(text, "loading", &u8::from(is_loading));
     let Some(journal) = store.journal() else {
         line(text, "durability", &"memory");
         line(text, "rdb_bgsave_in_progress", &0);

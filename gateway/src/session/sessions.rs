@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::client::ClientInfo;
+use super::following::Following;
 use super::maintenance::{self, NOTICE};
 use super::memory::ClientMemory;
 use super::monitors::Monitors;
@@ -32,6 +33,8 @@ pub struct Sessions {
     pub monitors: Monitors,
     /// Whether clients have to wait.
     pub pause: Pause,
+    /// Whether another server says what the data is.
+    pub following: Following,
     next_client: AtomicU64,
 }
 
@@ -45,6 +48,7 @@ impl Sessions {
             tracking: Tracking::new(config.clone()),
             monitors: Monitors::default(),
             pause: Pause::default(),
+            following: Following::default(),
             next_client: AtomicU64::new(1),
         }
     }

@@ -96,6 +96,7 @@ const GATEWAY: &[&str] = &[
     "admin",
     "net",
     "export",
+    "follow",
     "commands",
     "scripting",
     "admission",

@@ -164,6 +164,7 @@ fn every_parameter_is_read_by_somebody() {
         let name = match field {
             "latency_tracking_info_percentiles" => "percentiles()",
             "maxmemory_clients" => "limit_of_clients()",
+            "replicaof" => "primary()",
             _ => field,
         };
         gateway.contains(&format!(".{name}"))

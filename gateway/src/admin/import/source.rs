@@ -11,11 +11,10 @@ use crate::admin::merge::keyspace;
 use crate::admin::script::ServerAddress;
 use crate::admin::script::error::ToolError;
 use crate::admin::script::remote::Connection;
+use crate::follow::file_end::FileEnd;
 
 /// A server that sends nothing for so long is given up: that of replicas in Redis.
 const STALLED: Duration = Duration::from_secs(60);
-/// Bytes of the mark behind a file whose length is not known before its end.
-const MARK_BYTES: usize = 40;
 
 /// A connection on which no file has been asked for.
 pub struct Source {
@@ -58,7 +57,7 @@ impl Source {
             return Err(self.refused(&line));
         }
         let line = self.connection.line(STALLED).await?;
-        let end = End::parse(&line).ok_or_else(|| self.refused(&line))?;
+        let end = FileEnd::parse(&line).ok_or_else(|| self.refused(&line))?;
         let Source { connection, address } = self;
         Ok(Snapshot { runtime, connection, address, end, received: Vec::new(), taken: 0 })
     }
@@ -74,44 +73,12 @@ impl Source {
     }
 }
 
-/// How the end of a file is known.
-#[derive(Debug, PartialEq, Eq)]
-enum End {
-    /// After so many bytes.
-    After(u64),
-    /// Before these bytes.
-    Before(Vec<u8>),
-}
-
-impl End {
-    /// What the line before a file says.
-    fn parse(line: &[u8]) -> Option<End> {
-        let text = line.strip_prefix(b"$")?;
-        match text.strip_prefix(b"EOF:") {
-            Some(mark) => (mark.len() == MARK_BYTES).then(|| End::Before(mark.to_vec())),
-            None => std::str::from_utf8(text).ok()?.parse().ok().map(End::After),
-        }
-    }
-
-    /// How many of the bytes received, which are all that are not taken, belong to the file; and whether it ends there.
-    fn of(&self, received: &[u8]) -> (usize, bool) {
-        match self {
-            End::After(left) => {
-                let held = usize::try_from(*left).map_or(received.len(), |left| left.min(received.len()));
-                (held, held as u64 == *left)
-            }
-            End::Before(mark) if received.ends_with(mark) => (received.len() - mark.len(), true),
-            End::Before(mark) => (received.len().saturating_sub(mark.len()), false),
-        }
-    }
-}
-
 /// An RDB file that is received while it is read. No more of it is held than was received at once.
 pub struct Snapshot<'a> {
     runtime: &'a Runtime,
     connection: Connection,
     address: String,
-    end: End,
+    end: FileEnd,
     received: Vec<u8>,
     /// Bytes of those received that were read.
     taken: usize,
@@ -145,34 +112,8 @@ impl Read for Snapshot<'_> {
             let count = held.min(into.len());
             into[..count].copy_from_slice(&rest[..count]);
             self.taken += count;
-            if let End::After(left) = &mut self.end {
-                *left -= count as u64;
-            }
+            self.end.take(count);
             return Ok(count);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_end_is_known_in_both_forms() {
-        let mark = [b'm'; MARK_BYTES];
-        let line = [&b"$EOF:"[..], &mark].concat();
-        assert_eq!(End::parse(&line), Some(End::Before(mark.to_vec())));
-        assert_eq!(End::parse(b"$12"), Some(End::After(12)));
-        for line in [&b"$EOF:short"[..], b"$-1", b"$", b"12", b"-ERR no", b"$18446744073709551616"] {
-            assert_eq!(End::parse(line), None, "{}", line.escape_ascii());
-        }
-        let end = End::Before(mark.to_vec());
-        assert_eq!(end.of(b"abc"), (0, false), "it could be the mark");
-        assert_eq!(end.of(&[b'a'; 50]), (10, false));
-        assert_eq!(end.of(&[&b"abc"[..], &mark].concat()), (3, true));
-        assert_eq!(end.of(&mark), (0, true));
-        assert_eq!(End::After(2).of(b"abc"), (2, true));
-        assert_eq!(End::After(4).of(b"abc"), (3, false));
-        assert_eq!(End::After(0).of(b""), (0, true));
     }
 }

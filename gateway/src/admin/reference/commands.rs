@@ -148,9 +148,13 @@ const DIFFERENT: &[(&str, &str)] = &[
         "REPLCONF",
         "`capa eof` and `rdb-filter-only` count for the next SYNC or PSYNC of the connection; other options of replicas are ignored",
     ),
-    ("REPLICAOF", "`NO ONE` only"),
+    (
+        "REPLICAOF",
+        "follows Redis or Valkey, see the chapter on moving from Redis; another Moonshard sends no changes. Over store nodes this gateway \
+         applies the changes, and other gateways stay writable. Not within MULTI",
+    ),
     ("RESTORE", "has the option STICK, which marks the key as sticky"),
-    ("ROLE", "always a master without replicas"),
+    ("ROLE", "a master has no replicas"),
     (
         "SAVE",
         "writes the journal into the checkpoint, if there is one; no RDB file is written, see `moonshard backup`",
@@ -163,7 +167,7 @@ const DIFFERENT: &[(&str, &str)] = &[
         "SET",
         "has the option STICK, which marks the key as sticky, IFEQ as in Valkey 8.1, and IFNE, IFDEQ and IFDNE as in Redis 8.4",
     ),
-    ("SLAVEOF", "`NO ONE` only"),
+    ("SLAVEOF", "as REPLICAOF"),
     (
         "SORT",
         "compares whole texts, where Redis stops at their first zero byte; a weight is a number or not, where Redis also looks at what an earlier call left in `errno`",

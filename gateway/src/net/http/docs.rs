@@ -14,6 +14,7 @@ use super::json;
 use super::state::HttpState;
 use crate::export::metrics;
 use crate::registry::info::{categories, flag_names};
+use crate::session::following::Mode;
 
 /// The API in the words of OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("openapi.json");
@@ -24,9 +25,13 @@ pub async fn alive() -> &'static str {
 }
 
 /// Whether the server accepts requests and can answer them: not when it is about to end, and not while it reaches no store
-/// node.
+/// node, or has only a part of the data of the server that it follows.
 pub async fn ready(State(state): State<Arc<HttpState>>) -> (StatusCode, &'static str) {
     match (*state.ready.borrow(), state.server.store.is_reachable()) {
+        (true, true) if state.server.sessions.following.mode() == Mode::Loading => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not ready: the data of the server that is followed is being copied\n",
+        ),
         (true, true) => (StatusCode::OK, "ready\n"),
         (true, false) => {
             (StatusCode::SERVICE_UNAVAILABLE, "not ready: no store node can be used, the log says why\n")
