@@ -374,6 +374,11 @@ impl Oracle {
 
     /// The same in a folder, from which it loads `dump.rdb` if that is there, and where SAVE puts it.
     pub fn start_in(dir: &Path) -> Option<Oracle> {
+        Oracle::start_with(dir, &[])
+    }
+
+    /// The same with more flags.
+    pub fn start_with(dir: &Path, flags: &[&str]) -> Option<Oracle> {
         static WARNED: Once = Once::new();
         let skip = |why: String| {
             WARNED.call_once(|| {
@@ -392,19 +397,33 @@ impl Oracle {
         }
         // Somebody else may take the port between our asking and its binding: then the next one.
         for _ in 0..5 {
-            if let Some(oracle) = Oracle::start_on(fixed_port(), dir) {
+            if let Some(oracle) = Oracle::start_on(fixed_port(), dir, flags) {
                 return Some(oracle);
             }
         }
         panic!("redis-server does not start");
     }
 
-    fn start_on(port: u16, dir: &Path) -> Option<Oracle> {
+    /// Ends it without a word, as a crash would, and starts it again where it was.
+    pub fn restart_in(mut self, dir: &Path) -> Oracle {
+        self.child.kill().expect("our own child");
+        self.child.wait().expect("a child");
+        let port = self.address.port();
+        Oracle::start_on(port, dir, &[]).expect("its port is free")
+    }
+
+    fn start_on(port: u16, dir: &Path, flags_of_test: &[&str]) -> Option<Oracle> {
         let port_text = port.to_string();
         let flags = ["--port", &port_text, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
         let more = [OsStr::new("--dir"), dir.as_os_str(), OsStr::new("--enable-debug-command")];
         let mut command = Command::new("redis-server");
-        command.args(flags).args(more).arg("yes").stdin(Stdio::null()).stdout(Stdio::null());
+        command
+            .args(flags)
+            .args(more)
+            .arg("yes")
+            .args(flags_of_test)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         let mut child = command.stderr(Stdio::null()).spawn().expect("redis-server starts");
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut ended = false;

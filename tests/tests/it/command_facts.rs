@@ -38,6 +38,8 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("function|flush", "categories", "libraries are no data of a database"),
     ("function|load", "categories", "libraries are no data of a database"),
     ("function|restore", "categories", "libraries are no data of a database"),
+    ("replicaof", "flags", "a transaction does not wait for another server"),
+    ("slaveof", "flags", "a transaction does not wait for another server"),
     ("migrate", "flags", "a transaction does not wait for another server"),
     ("restore-asking", "flags", "no slot of ours is ever asked for elsewhere"),
     ("lolwut", "flags", "the moon is no data"),

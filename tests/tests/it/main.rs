@@ -46,6 +46,7 @@ mod process;
 mod pubsub;
 mod rdb;
 mod recovery;
+mod replicaof;
 mod replicas;
 mod reply_limits;
 mod rolling;
