@@ -203,7 +203,7 @@ fn with_call<T>(line: &str, run: impl FnOnce(&Call<'_>) -> T) -> T {
     run(&call.of_server().at(db, NOW_MS))
 }
 
-const KINDS: [&str; 6] = ["list", "hash", "set", "zset", "string", "stream"];
+const KINDS: [&str; 7] = ["list", "hash", "set", "zset", "string", "stream", "json"];
 
 /// A call made from a number: mostly of collections that are big, or become so.
 fn line_of(mut number: u64) -> String {
@@ -212,7 +212,7 @@ fn line_of(mut number: u64) -> String {
         number /= bound;
         digit
     };
-    let (kind, key, a, b) = (next(41), next(3), next(40), next(40));
+    let (kind, key, a, b) = (next(45), next(3), next(40), next(40));
     let many = |word: &str| (0..a).map(|i| format!(" {word}{i}-{b}")).collect::<String>();
     let pairs = |word: &str| (0..=a).map(|i| format!(" {word}{} value-{b}", i + b)).collect::<String>();
     let fields = || (0..=a).map(|i| format!(" field{}", i + b)).collect::<String>();
@@ -238,11 +238,11 @@ fn line_of(mut number: u64) -> String {
         15 => format!("SPOP set{key} {a}"),
         16 => format!("ZADD zset{key}{scored}"),
         17 => format!("ZREMRANGEBYRANK zset{key} {a} {}", a + b),
-        18 => format!("EXPIRE {}{key} {b}00", KINDS[a as usize % 6]),
-        19 => format!("DEL {}{key}", KINDS[a as usize % 6]),
-        20 => format!("RENAME {0}{key} {0}{b}", KINDS[a as usize % 6]),
-        24 => format!("STICK {}{key}", KINDS[a as usize % 6]),
-        25 => format!("UNSTICK {}{key}", KINDS[a as usize % 6]),
+        18 => format!("EXPIRE {}{key} {b}00", KINDS[a as usize % 7]),
+        19 => format!("DEL {}{key}", KINDS[a as usize % 7]),
+        20 => format!("RENAME {0}{key} {0}{b}", KINDS[a as usize % 7]),
+        24 => format!("STICK {}{key}", KINDS[a as usize % 7]),
+        25 => format!("UNSTICK {}{key}", KINDS[a as usize % 7]),
         // New entries have the next IDs, as the time stands still.
         26 => format!("XADD stream{key} * field x{}", "x".repeat((a * b) as usize)),
         27 => format!("XADD stream{key} MAXLEN ~ {a} * field{a} value{}", pairs("field")),
@@ -268,10 +268,18 @@ fn line_of(mut number: u64) -> String {
         38 => format!("HSETEX hash{key} EX {b} FIELDS {}{}", a + 1, pairs("field")),
         39 => format!("HPERSIST hash{key} FIELDS {}{}", a + 1, fields()),
         40 => format!("HINCRBY hash{key} field{a} {b}"),
+        41 => format!("JSON.SET json{key} $ {{\"list\":[{a},[{b}]],\"map\":{{\"m{b}\":null}}}}"),
+        42 => format!(
+            "JSON.ARRAPPEND json{key} $..list{}",
+            (0..=a).map(|i| format!(" {i}.5")).collect::<String>()
+        ),
+        43 if b % 2 > 0 => format!("JSON.DEL json{key} $.list[{}:{a}]", a / 2),
+        43 => format!("JSON.ARRPOP json{key} $.list {a}"),
+        44 => format!("JSON.MERGE json{key} $ {{\"map\":{{\"m{a}\":{{\"list\":[{b}]}},\"m{b}\":null}}}}"),
         21 if a == 0 => "FLUSHDB".into(),
         22 if a == 0 => format!("SWAPDB 0 {}", b % 2 + 1),
         _ => {
-            format!("COPY {0}{key} {0}{b} REPLACE", KINDS[a as usize % 6])
+            format!("COPY {0}{key} {0}{b} REPLACE", KINDS[a as usize % 7])
         }
     }
 }

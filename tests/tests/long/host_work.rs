@@ -350,8 +350,7 @@ const RECIPES: &[(&str, &str)] = &[
 /// are not for scripts, or not for a server without slots.
 const CONSTANT: &str = "
     acl|help asking client|help command|help config|help function|help json.debug|help latency|help memory|help module|help
-    object|help
-    pubsub|help script|help slowlog|help xgroup|help xinfo|help cluster|addslots cluster|addslotsrange
+    object|help pubsub|help script|help slowlog|help xgroup|help xinfo|help cluster|addslots cluster|addslotsrange
     cluster|bumpepoch cluster|count-failure-reports cluster|countkeysinslot cluster|delslots cluster|delslotsrange
     cluster|failover cluster|flushslots cluster|forget cluster|getkeysinslot cluster|help cluster|info cluster|links
     cluster|meet cluster|myid cluster|replicas cluster|replicate cluster|saveconfig cluster|set-config-epoch

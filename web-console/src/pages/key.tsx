@@ -157,7 +157,11 @@ function Head({ now, done, changed }: { now: KeyValue; done: () => void; changed
       <h2>{shown(now.key) || '""'}</h2>
       <div class="key-facts">
         <Badge>{now.type}</Badge>
-        <span>{now.type === "string" || now.type === "ReJSON-RL" ? bytes(now.length) : counted(now.length, "element")}</span>
+        <span>
+          {now.type === "string" || now.type === "ReJSON-RL"
+            ? bytes(now.length)
+            : counted(now.length, "element")}
+        </span>
         <span>{bytes(now.bytes)} in memory</span>
         <label class="sticky">
           <input type="checkbox" checked={now.sticky} onChange={stick} /> sticky

@@ -49,7 +49,7 @@ fn put(
     let bytes = values.iter().map(|(_, node)| size_of::<Node>() + node.heap()).sum();
     check_room(&json, bytes, places.len(), work)?;
     let mut lens = vec![None; count];
-    for ((number, place), at) in places.into_iter().zip(positions) {
+    for ((number, place), at) in work.over(places.into_iter().zip(positions)) {
         let len = json.node(&place).map_or(0, Node::len);
         // As in a string what lies behind is moved.
         work.step_bytes((len - at) * size_of::<Node>());
@@ -104,7 +104,7 @@ pub fn pop(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let mut texts = vec![None; count];
     let last = places.iter().map(|(number, _)| *number).max();
     let mut bytes = 0;
-    for (number, place) in places {
+    for (number, place) in work.over(places) {
         let Some(Node::Array(elements)) = json.node(&place) else { continue };
         let at = clamped(index, elements.len());
         let Some(element) = elements.get(at) else { continue };
@@ -131,7 +131,7 @@ pub fn trim(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let mut json = ctx.edit(args[1]).existing::<Json>()?.ok_or(NO_DOCUMENT)?;
     let Arrays { places, count } = arrays(&json, &path, work)?;
     let mut lens = vec![None; count];
-    for (number, place) in places {
+    for (number, place) in work.over(places) {
         let len = json.node(&place).map_or(0, Node::len);
         let kept = kept(start, stop, len);
         lens[number] = Some(kept.len());

@@ -109,7 +109,7 @@ fn set_value(
         Plan::Add(place, name) => add(&mut json, place, vec![(name, value)]),
         Plan::Replace(places) => {
             // What is within another value goes with it.
-            for place in prune(places) {
+            for place in work.over(prune(places)) {
                 json.apply(Edit { place, change: Change::Replace(value.clone()) });
             }
         }
@@ -179,7 +179,7 @@ pub fn merge(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         Plan::Replace(mut places) => {
             // Those within others first: merging moves nothing that is around a value.
             places.sort_unstable_by(|one, other| other.cmp(one));
-            for mut place in places {
+            for mut place in work.over(places) {
                 merge_at(&mut json, &mut place, patch.clone(), work)?;
             }
             true
@@ -282,7 +282,7 @@ pub fn delete(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         parents.entry(place).or_default().push(at);
     }
     // Those within others first, before their place is another.
-    for (place, positions) in parents.into_iter().rev() {
+    for (place, positions) in work.over(parents.into_iter().rev()) {
         work.step((positions.len() + json.node(&place).map_or(0, Node::len) / 8) as u64);
         json.apply(Edit { place, change: Change::Remove(runs(positions)) });
     }
@@ -309,7 +309,7 @@ pub fn clear(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
     let cleared = matches.found.iter().filter(|found| is_cleared(found.node));
     let places = prune(cleared.map(|found| matches.place(*found)).collect());
     let count = places.len();
-    for place in places {
+    for place in work.over(places) {
         let empty = match json.node(&place) {
             Some(Node::Array(_)) => Node::Array(Vec::new()),
             Some(Node::Object(_)) => Node::Object(Box::default()),
@@ -371,7 +371,7 @@ fn calculate(ctx: &mut Ctx<'_>, args: Args<'_>, operation: &Operation) -> Result
     let matches = select(&path.segments, json.root(), work)?;
     let results = matches.found.iter().map(|found| operation.of(found.node, &operand));
     let results = results.collect::<Result<Vec<Option<Node>>, CommandError>>()?;
-    for (place, result) in matches.places().into_iter().zip(&results) {
+    for (place, result) in work.over(matches.places().into_iter().zip(&results)) {
         if let Some(result) = result {
             json.apply(Edit { place, change: Change::Replace(result.clone()) });
         }
@@ -406,7 +406,7 @@ pub fn toggle(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandError> {
         _ => None,
     };
     let results: Vec<Option<bool>> = matches.found.iter().map(|found| toggled(found.node)).collect();
-    for (place, result) in matches.places().into_iter().zip(&results) {
+    for (place, result) in work.over(matches.places().into_iter().zip(&results)) {
         if let Some(value) = *result {
             json.apply(Edit { place, change: Change::Replace(Node::Bool(value)) });
         }

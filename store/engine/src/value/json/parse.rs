@@ -21,12 +21,17 @@ pub fn parse(text: &[u8], work: &Work) -> Result<Node, CommandError> {
     node.map_err(|wrong| parser.error(wrong))
 }
 
+/// How an error begins if the text is too short.
+const END_OF_TEXT: &str = "EOF";
+
 /// Why a text was not read.
 enum Wrong {
     /// The next character is not what it should be.
     Here(&'static str),
     /// The one before was not.
     Before(&'static str),
+    /// The text ends while this is done.
+    End(&'static str),
     /// The call ends.
     Ended,
 }
@@ -43,8 +48,9 @@ struct Parser<'a> {
 impl Parser<'_> {
     fn error(&self, wrong: Wrong) -> CommandError {
         let (what, end) = match wrong {
-            Wrong::Here(what) => (what, (self.at + 1).min(self.text.len())),
-            Wrong::Before(what) => (what, self.at),
+            Wrong::Here(what) => (what.to_owned(), (self.at + 1).min(self.text.len())),
+            Wrong::Before(what) => (what.to_owned(), self.at),
+            Wrong::End(what) => (format!("{END_OF_TEXT} while {what}"), self.at),
             Wrong::Ended if self.work.is_over_memory() => return error::OUT_OF_MEMORY,
             Wrong::Ended => return CANCELLED,
         };
@@ -78,7 +84,7 @@ impl Parser<'_> {
     fn value(&mut self) -> Result<Node, Wrong> {
         self.skip_blanks();
         let node = match self.peek() {
-            None => return Err(Wrong::Here("EOF while parsing a value")),
+            None => return Err(Wrong::End("parsing a value")),
             Some(b'n') => self.word("null", Node::Null)?,
             Some(b't') => self.word("true", Node::Bool(true))?,
             Some(b'f') => self.word("false", Node::Bool(false))?,
@@ -109,7 +115,7 @@ impl Parser<'_> {
     fn word(&mut self, word: &'static str, node: Node) -> Result<Node, Wrong> {
         for byte in word.bytes() {
             match self.peek() {
-                None => return Err(Wrong::Here("EOF while parsing a value")),
+                None => return Err(Wrong::End("parsing a value")),
                 Some(next) if next != byte => return Err(Wrong::Here("expected ident")),
                 Some(_) => self.at += 1,
             }
@@ -123,7 +129,7 @@ impl Parser<'_> {
             self.at += 1;
         }
         match (self.at - start, self.peek()) {
-            (0, None) => Err(Wrong::Here("EOF while parsing a value")),
+            (0, None) => Err(Wrong::End("parsing a value")),
             (0, Some(_)) => Err(Wrong::Here("invalid number")),
             (count, _) => Ok(count),
         }
@@ -177,7 +183,7 @@ impl Parser<'_> {
                     self.at += 1;
                     return Ok(Node::Array(elements));
                 }
-                None => return Err(Wrong::Here("EOF while parsing a list")),
+                None => return Err(Wrong::End("parsing a list")),
                 Some(_) => return Err(Wrong::Here("expected `,` or `]`")),
             }
             self.skip_blanks();
@@ -196,7 +202,7 @@ impl Parser<'_> {
         loop {
             match self.peek() {
                 Some(b'"') => self.at += 1,
-                None => return Err(Wrong::Here("EOF while parsing an object")),
+                None => return Err(Wrong::End("parsing an object")),
                 Some(_) => return Err(Wrong::Here("key must be a string")),
             }
             let name = self.string()?;
@@ -204,7 +210,7 @@ impl Parser<'_> {
             self.skip_blanks();
             match self.peek() {
                 Some(b':') => self.at += 1,
-                None => return Err(Wrong::Here("EOF while parsing an object")),
+                None => return Err(Wrong::End("parsing an object")),
                 Some(_) => return Err(Wrong::Here("expected `:`")),
             }
             let node = self.value()?;
@@ -216,7 +222,7 @@ impl Parser<'_> {
                     self.at += 1;
                     return Ok(Node::Object(object));
                 }
-                None => return Err(Wrong::Here("EOF while parsing an object")),
+                None => return Err(Wrong::End("parsing an object")),
                 Some(_) => return Err(Wrong::Here("expected `,` or `}`")),
             }
             self.skip_blanks();
@@ -236,7 +242,7 @@ impl Parser<'_> {
             // Cut at single bytes of their own, hence between characters.
             let plain = &self.text[start..self.at];
             match self.peek() {
-                None => return Err(Wrong::Here("EOF while parsing a string")),
+                None => return Err(Wrong::End("parsing a string")),
                 Some(b'"') => {
                     self.at += 1;
                     if unescaped.is_empty() {
@@ -259,7 +265,7 @@ impl Parser<'_> {
     }
 
     fn escape(&mut self) -> Result<char, Wrong> {
-        let Some(mark) = self.peek() else { return Err(Wrong::Here("EOF while parsing a string")) };
+        let Some(mark) = self.peek() else { return Err(Wrong::End("parsing a string")) };
         let escaped = match mark {
             b'"' | b'\\' | b'/' => char::from(mark),
             b'b' => '\x08',
@@ -299,7 +305,7 @@ impl Parser<'_> {
     fn four_digits(&mut self) -> Result<u32, Wrong> {
         let mut code = 0;
         for _ in 0..4 {
-            let Some(byte) = self.peek() else { return Err(Wrong::Here("EOF while parsing a string")) };
+            let Some(byte) = self.peek() else { return Err(Wrong::End("parsing a string")) };
             let digit = char::from(byte).to_digit(16).ok_or(Wrong::Here("invalid escape"))?;
             code = code << 4 | digit;
             self.at += 1;

@@ -37,11 +37,13 @@ const JSON_PATHS: [&str; 18] = [
     "$..[0]",
     "$.c[?(@>1)]",
     "$['a','b']",
-    "$..d",
+    "$.d",
     "$.new",
 ];
 
-const JSON_VALUES: [&str; 14] = [
+const JSON_STRINGS: [&str; 4] = [r#""a text""#, r#""""#, r#""é\n""#, "1"];
+
+const JSON_VALUES: [&str; 12] = [
     r#"{"a":1,"b":{"a":[1,2],"b":true},"c":[1,2.5,"x",[3]]}"#,
     r#"{"a":{"a":{"a":1}},"c":[[1],[2,[3]]]}"#,
     r#"{"a":null,"b":{"a":null,"c":7},"d":{}}"#,
@@ -53,8 +55,6 @@ const JSON_VALUES: [&str; 14] = [
     "true",
     "null",
     r#""a text""#,
-    r#""""#,
-    r#""é\n""#,
     "wrong",
 ];
 
@@ -179,7 +179,9 @@ impl Author<'_> {
                 1 => format!("({}", stream_id(chance)),
                 _ => chance.pick(&["-", "+"]).into(),
             },
+            "path" if self.words[0] == "json.set" && chance.one_in(2) => "$".into(),
             "path" => chance.pick(&JSON_PATHS).into(),
+            "value" if self.words[0] == "json.strappend" => chance.pick(&JSON_STRINGS).into(),
             "value" if self.group == Group::Json => chance.pick(&JSON_VALUES).into(),
             "indent" | "newline" | "space" => chance.pick(&["", "-", "\n"]).into(),
             "group" | "groupname" => chance.pick(&["g", "h"]).into(),
@@ -305,7 +307,7 @@ pub fn call_like(number: u64, name: Option<&str>) -> Vec<String> {
         let some: Vec<&'static Command> = command::all().filter(|row| row.group == group).collect();
         row = chance.pick(&some);
         // Most others need a document.
-        if group == Group::Json && chance.one_in(3) {
+        if group == Group::Json && chance.one_in(2) {
             row = command::lookup(b"json.set").unwrap_or(row);
         }
     }
