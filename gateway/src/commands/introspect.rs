@@ -163,14 +163,16 @@ fn named(registry: &Registry, name: &[u8]) -> Option<(String, &'static Command)>
     let container = registry.lookup(words.next()?)?.spec();
     match words.next() {
         None => Some((container.name.to_owned(), container)),
-        Some(_) => subcommands(registry, container).into_iter().find(|(full, _)| full.as_bytes() == name),
+        Some(_) => subcommands(registry, container, container.name)
+            .into_iter()
+            .find(|(full, _)| full.as_bytes() == name),
     }
 }
 
-/// The subcommands of a container, with their full names.
-fn subcommands(registry: &Registry, command: &Command) -> Vec<(String, &'static Command)> {
+/// The subcommands of a container of this full name, with their full names.
+fn subcommands(registry: &Registry, command: &Command, name: &str) -> Vec<(String, &'static Command)> {
     let own = command.subcommands.iter().map(|sub| (format!("{}|{}", command.name, sub.name), sub));
-    own.chain(registry.inners(command.name).map(|sub| (sub.name.to_owned(), sub))).collect()
+    own.chain(registry.inners(name).map(|sub| (sub.name.to_owned(), sub))).collect()
 }
 
 fn info_of(registry: &Registry, command: &Command, name: &str, out: &mut Reply) {
@@ -191,7 +193,7 @@ fn info_of(registry: &Registry, command: &Command, name: &str, out: &mut Reply) 
     out.set(tips.len());
     tips.iter().for_each(|tip| out.bulk(tip.as_bytes()));
     key_specs(command, name, out);
-    let subcommands = subcommands(registry, command);
+    let subcommands = subcommands(registry, command, name);
     match subcommands.len() {
         0 => out.set(0),
         count => out.array(count),
@@ -214,7 +216,7 @@ fn docs(registry: &Registry, args: Args<'_>, out: &mut Reply) {
 }
 
 fn docs_of(registry: &Registry, command: &Command, name: &str, out: &mut Reply) {
-    let subcommands = subcommands(registry, command);
+    let subcommands = subcommands(registry, command, name);
     let arguments = syntax::parse(command.syntax);
     out.bulk(name.as_bytes());
     out.map(5 + usize::from(!arguments.is_empty()) + usize::from(!subcommands.is_empty()));
@@ -245,7 +247,7 @@ fn list(registry: &Registry, args: Args<'_>, out: &mut Reply) -> Result<(), Comm
     let mut cursor = args.cursor(2);
     let rows = registry.names().iter().filter_map(|name| named(registry, name.as_bytes()));
     let mut rows: Vec<(String, &'static Command)> =
-        rows.flat_map(|row| [vec![row.clone()], subcommands(registry, row.1)].concat()).collect();
+        rows.flat_map(|row| [vec![row.clone()], subcommands(registry, row.1, &row.0)].concat()).collect();
     if cursor.flag("FILTERBY") {
         if cursor.flag("PATTERN") {
             let pattern = cursor.bytes()?.to_ascii_lowercase();
