@@ -78,20 +78,44 @@ fn filling(number: usize, chance: &mut Chance) -> Request {
     }
 }
 
-#[test]
-fn the_account_is_near_what_the_process_takes() {
+/// A call that sets a document, or extends one.
+fn document(number: usize, chance: &mut Chance) -> Request {
+    if number % 4 == 3 {
+        let more = format!("{{\"at\":{number},\"ratio\":{number}.5,\"text\":\"some words\"}}");
+        return request(["JSON.ARRAPPEND", &format!("doc:{}", number - 1), "$.list", &more, "1", "null"]);
+    }
+    let many = if chance.percent(3) { 150 } else { 5 };
+    let members: String =
+        (0..many).map(|at| format!(",\"name{at}\":\"{}\"", "x".repeat(chance.below(40)))).collect();
+    let numbers: String = (0..chance.below(20)).map(|at| format!(",{at}")).collect();
+    let text = format!("{{\"id\":{number},\"list\":[true{numbers}],\"inner\":{{\"empty\":[]{members}}}}}");
+    request(["JSON.SET", &format!("doc:{number}"), "$", &text])
+}
+
+/// Compares the account with the memory of the process, after so many calls.
+fn compare_account(calls: usize, fill: fn(usize, &mut Chance) -> Request) {
     // Tables double: with that many keys in so many shards they are as full as they are on average.
     let server = TestServer::start(&["--shards", "8"]);
     let (mut client, mut chance) = (server.client(), Chance::new(1));
     // What any use of the server needs.
-    load(&mut client, (0..2_000).map(|number| filling(number, &mut chance)));
+    load(&mut client, (0..2_000).map(|number| fill(number, &mut chance)));
     let (resident, used) = (server.resident_bytes(), server.info("used_memory"));
-    load(&mut client, (2_000..600_000).map(|number| filling(number, &mut chance)));
+    load(&mut client, (2_000..calls).map(|number| fill(number, &mut chance)));
     let grown = server.resident_bytes() - resident;
     let counted = server.info("used_memory") - used;
     println!("{counted} bytes counted, {grown} taken");
     assert!(counted > 200_000_000, "the data is large enough to tell: {counted}");
     assert!(counted.abs_diff(grown) <= grown / 10, "{counted} bytes counted, {grown} taken");
+}
+
+#[test]
+fn the_account_is_near_what_the_process_takes() {
+    compare_account(600_000, filling);
+}
+
+#[test]
+fn the_account_of_documents_is_near_what_the_process_takes() {
+    compare_account(200_000, document);
 }
 
 #[test]
