@@ -4,6 +4,7 @@
 //! refused to it. Changes are applied in their order, and a transaction as one: a script of the server comes as one. While a
 //! part of a copy is there, clients can read nothing; a record of the catalog says so beyond the end of the process.
 
+mod absolute;
 mod apply;
 mod copy;
 pub mod file_end;
@@ -107,6 +108,7 @@ impl Follower {
             if following.mode() == Mode::Primary {
                 following.set_mode(Mode::Replica);
             }
+            self.server.store.hold_expired(true);
             return;
         }
         self.position = None;
@@ -126,6 +128,7 @@ impl Follower {
             sleep(AGAIN).await;
         }
         following.set_mode(Mode::Primary);
+        self.server.store.hold_expired(self.server.sessions.holds_expired());
     }
 
     /// Keeps the record that a part of a copy is there, or forgets it.
@@ -258,9 +261,9 @@ impl Follower {
         self.applier.end_loading();
         let (pieces, read) = tokio::sync::mpsc::channel(PIECES);
         let (batches, mut come) = tokio::sync::mpsc::channel(BATCHES);
-        let server = self.server.clone();
+        let (server, behind_ms) = (self.server.clone(), self.applier.behind_ms());
         let receiving = async { receive_copy(&server, link, end, pieces).await.map_err(Ended::Lost) };
-        let reading = tokio::task::spawn_blocking(move || copy::read(read, &batches));
+        let reading = tokio::task::spawn_blocking(move || copy::read(read, &batches, behind_ms));
         let applying = async {
             while let Some(batch) = come.recv().await {
                 if !self.applier.is_loading() {

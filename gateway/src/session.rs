@@ -140,6 +140,8 @@ pub struct Session {
     pub protocol: Protocol,
     /// State of the random source of its commands.
     pub seed: u64,
+    /// Milliseconds by which the clock of its commands is slow: keys that have expired since are there for it.
+    pub behind_ms: u64,
     /// MULTI in progress.
     pub multi: Option<Multi>,
     /// SCRIPT DEBUG has asked for the debugger: the next script is refused.
@@ -196,6 +198,7 @@ impl Session {
             db,
             protocol,
             seed,
+            behind_ms: 0,
             multi: None,
             wants_debugger: false,
             watched: HashMap::new(),
@@ -213,6 +216,11 @@ impl Session {
             in_exec: false,
             closing: false,
         }
+    }
+
+    /// What its commands see as the present time if it is this, Unix time in milliseconds.
+    pub fn clock_of(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.behind_ms)
     }
 
     /// Whether it has to say who it is before anything else.

@@ -76,12 +76,13 @@ pub async fn log_disk_failures(node: &Node) {
     }
 }
 
-/// As in Redis nothing expires while clients are paused. That the time of a pause is over is noticed here.
+/// As in Redis nothing expires while clients are paused, or while another server says what expires. That the time of a pause
+/// is over is noticed here.
 fn pace(server: &Server, node: &Node) -> background::ExpiryPace {
-    let is_paused = server.sessions.pause.is_on() && server.sessions.pause.holds(true);
-    node.hold_expired(is_paused);
+    let is_held = server.sessions.holds_expired();
+    node.hold_expired(is_held);
     let pace = server.config.pace();
-    if is_paused { background::ExpiryPace { budget: Duration::ZERO, ..pace } } else { pace }
+    if is_held { background::ExpiryPace { budget: Duration::ZERO, ..pace } } else { pace }
 }
 
 impl Config {

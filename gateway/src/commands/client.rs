@@ -277,7 +277,7 @@ fn client(
         }
         b"unpause" => {
             server.sessions.pause.end();
-            server.store.hold_expired(false);
+            server.store.hold_expired(server.sessions.holds_expired());
             out.ok();
         }
         b"reply" => {
@@ -380,7 +380,7 @@ fn pause(server: &Server, args: Args<'_>) -> Result<(), CommandError> {
     let millis = u64::try_from(millis).map_err(|_| CommandError::new("ERR timeout is negative"))?;
     server.sessions.pause.begin(Duration::from_millis(millis), only_writes);
     // Keys do not expire while clients are paused. Store nodes know nothing of that.
-    server.store.hold_expired(millis > 0);
+    server.store.hold_expired(millis > 0 || server.sessions.holds_expired());
     Ok(())
 }
 

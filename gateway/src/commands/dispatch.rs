@@ -423,7 +423,9 @@ async fn answer(server: &Arc<Server>, session: &mut Session, waiting: Waiting<'_
         Waiting::Locked(admitted) => {
             let call = admitted.at(session.db, 0);
             let start = out.buf.len();
-            server.store.execute(&call, session.client.id, unix_ms, &mut session.seed, out).await;
+            let behind_ms = session.behind_ms;
+            let clock = || unix_ms().saturating_sub(behind_ms);
+            server.store.execute(&call, session.client.id, clock, &mut session.seed, out).await;
             if scripting::found_nothing(&admitted, out, start) {
                 out.truncate(start);
                 scripting::wait(&server.store, &session.client, &admitted, session.db, out).await;

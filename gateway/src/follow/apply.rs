@@ -7,6 +7,7 @@ use store::Call;
 use store_engine::spec::flags;
 use store_engine::{Args, Protocol, Reply};
 
+use super::absolute::absolute;
 use super::copy::{Batch, Command};
 use crate::admission::{self, Admitted, Origin, Parsed};
 use crate::commands::dispatch;
@@ -16,6 +17,9 @@ use crate::telemetry::counters::unix_ms;
 
 /// The name of the user that applies changes, in the audit log.
 const USER: &[u8] = b"(primary)";
+/// How slow the clock of changes is. Only the primary says that a key has expired: until then it may also say that the key lives
+/// longer. What has expired longer ago than this will not be said to live.
+const BEHIND_MS: u64 = 3_600_000;
 /// Bytes of a command's name that an error shows.
 const SHOWN_BYTES: usize = 64;
 
@@ -41,8 +45,17 @@ impl Applier {
     pub fn new(server: &Arc<Server>) -> Applier {
         let account = server.acl.internal(USER);
         let client = server.sessions.new_client(String::new(), String::new(), account.clone());
-        let session = Session::within(client, account, 0, Protocol::Resp2);
+        let mut session = Session::within(client, account, 0, Protocol::Resp2);
+        // On store nodes keys expire by the clocks of these.
+        session.behind_ms = if server.store.node().is_some() { BEHIND_MS } else { 0 };
+        // The slow clock is not to be seen in how recently keys were used.
+        session.client.set_no_touch(true);
         Applier { server: server.clone(), session, loading: false, pending: 0, applied: 0 }
+    }
+
+    /// Milliseconds by which its clock is slow.
+    pub fn behind_ms(&self) -> u64 {
+        self.session.behind_ms
     }
 
     /// The number of its client.
@@ -94,7 +107,7 @@ impl Applier {
         };
         let admitted: Vec<Admitted<'_>> =
             requests.iter().map(|argv| admit(argv)).collect::<Result<_, String>>()?;
-        let now_ms = unix_ms();
+        let now_ms = session.clock_of(unix_ms());
         let calls: Vec<Call<'_>> = admitted.iter().map(|admitted| admitted.at(db, now_ms)).collect();
         let (client, seed) = (session.client.id, &mut session.seed);
         if let Some(failed) = server.store.execute_together(&calls, client, seed).await {
@@ -104,7 +117,7 @@ impl Applier {
             let mut out = Reply::new(Protocol::Resp2);
             let done = match server.store.try_execute(call, seed, &mut out) {
                 Some(done) => done,
-                None => server.store.execute(call, client, unix_ms, seed, &mut out).await,
+                None => server.store.execute(call, client, || now_ms, seed, &mut out).await,
             };
             if !done {
                 return Err(text_of(&out.buf));
@@ -134,7 +147,10 @@ impl Applier {
             return Err(format!("sends {shown}, which is no change of data"));
         }
         drop(parsed);
-        self.run(argv).await.map_err(|why| format!("sends {shown}, which has failed here: {why}"))?;
+        let absolute = absolute(argv, unix_ms());
+        let words: Vec<&[u8]> = absolute.iter().flatten().map(Vec::as_slice).collect();
+        let done = self.run(if absolute.is_some() { &words } else { argv }).await;
+        done.map_err(|why| format!("sends {shown}, which has failed here: {why}"))?;
         let bytes = argv.iter().map(|arg| arg.len()).sum();
         self.server.store.wait_for_room(bytes).await;
         self.server.store.wait_for_disk().await;
@@ -166,7 +182,8 @@ impl Applier {
         let (server, session) = (&self.server, &mut self.session);
         let mut out = Reply::new(Protocol::Resp2);
         session.clock = None;
-        if let Some(waiting) = dispatch::begin(server, session, Args::new(argv), unix_ms(), &mut out) {
+        let now_ms = session.clock_of(unix_ms());
+        if let Some(waiting) = dispatch::begin(server, session, Args::new(argv), now_ms, &mut out) {
             Box::pin(dispatch::finish(server, session, waiting, &mut out)).await;
         }
         match out.buf.first() {

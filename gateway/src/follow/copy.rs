@@ -42,8 +42,8 @@ impl Batch {
 }
 
 /// Reads a file that comes in pieces, and hands on what is to be done; the first batch when it is known that it is a file with
-/// data. An error says what is wrong with the file; nothing is wrong with it if no one wants the batches any more.
-pub fn read(pieces: Receiver<Vec<u8>>, batches: &Sender<Batch>) -> Result<(), String> {
+/// data. Keys are left out that have expired `behind_ms` milliseconds ago. An error says what is wrong with the file; nothing is wrong with it if no one wants the batches any more.
+pub fn read(pieces: Receiver<Vec<u8>>, batches: &Sender<Batch>, behind_ms: u64) -> Result<(), String> {
     let reader = RdbReader::limited(Pieces { pieces, current: Vec::new(), taken: 0 });
     let reader = reader.map_err(|fault| damaged(&fault))?;
     let mut batch = Batch::default();
@@ -60,7 +60,7 @@ pub fn read(pieces: Receiver<Vec<u8>>, batches: &Sender<Batch>) -> Result<(), St
                 batch.add(vec![b"FUNCTION".to_vec(), b"LOAD".to_vec(), b"REPLACE".to_vec(), text]);
             }
             RdbItem::Key { db, key, entry, meta } => {
-                let Some(entry) = entry.living(unix_ms()) else { continue };
+                let Some(entry) = entry.living(unix_ms().saturating_sub(behind_ms)) else { continue };
                 let at_ms = entry.expire_at_ms.map_or(0, |at_ms| at_ms.get()).to_string();
                 let payload = rdb::dump(&entry.value, Dialect::Redis);
                 let mut command = vec![b"RESTORE".to_vec(), key, at_ms.into_bytes(), payload];
@@ -128,7 +128,7 @@ mod tests {
         }
         drop(send);
         let (batches, mut come) = channel(8);
-        read(pieces, &batches)?;
+        read(pieces, &batches, 0)?;
         drop(batches);
         let mut shown = Vec::new();
         while let Some(batch) = come.blocking_recv() {

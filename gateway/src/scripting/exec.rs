@@ -142,10 +142,10 @@ struct Present {
 
 impl Present {
     /// The time of nodes elsewhere, or ours if none was asked.
-    fn of(process: &Process, txn: &mut Transaction) -> Present {
+    fn of(process: &Process, session: &Session, txn: &mut Transaction) -> Present {
         let here = unix_time();
         Present {
-            now_ms: txn.keep_time(|| here.as_millis() as u64),
+            now_ms: txn.keep_time(|| session.clock_of(here.as_millis() as u64)),
             micros: here.subsec_micros() % 1000,
             clock_seconds: process.started.elapsed().as_secs_f64(),
         }
@@ -209,7 +209,8 @@ pub async fn exec<'a>(
                 },
                 Err(error) => return Err(error_of(error)),
             };
-        let present = *present.get_or_insert_with(|| Present::of(&server.process, &mut txn));
+        let present =
+            *present.get_or_insert_with(|| Present::of(&server.process, performer.session(), &mut txn));
         if performer.watch_broken(present.now_ms) {
             return Ok(false);
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::client::ClientInfo;
-use super::following::Following;
+use super::following::{Following, Mode};
 use super::maintenance::{self, NOTICE};
 use super::memory::ClientMemory;
 use super::monitors::Monitors;
@@ -57,6 +57,11 @@ impl Sessions {
     pub fn new_client(&self, addr: String, laddr: String, account: Arc<Account>) -> Arc<ClientInfo> {
         let id = self.next_client.fetch_add(1, Ordering::Relaxed);
         ClientInfo::new(id, addr, laddr, account, self.memory.clone())
+    }
+
+    /// Whether keys that have expired stay, although clients do not find them.
+    pub fn holds_expired(&self) -> bool {
+        self.following.mode() != Mode::Primary || (self.pause.is_on() && self.pause.holds(true))
     }
 
     /// The connected client of this number.
