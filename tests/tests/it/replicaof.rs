@@ -488,6 +488,62 @@ fn a_transaction_that_was_cut_is_not_applied() {
 }
 
 #[test]
+fn keys_expire_when_their_source_says_so() {
+    let (source, server) = (Played::new(), TestServer::start(&[]));
+    let mut client = server.client();
+    run(&mut client, &[&replica_of(source.address())]);
+    let (mut wire, _) = source.asked();
+    let now_ms =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("later").as_millis() as u64;
+    // Keys whose time is over by this clock.
+    let mut file = b"REDIS0010\xfe\0".to_vec();
+    for key in [b'a', b'b', b'c', b'd'] {
+        file.push(0xfc);
+        file.extend_from_slice(&(now_ms - 5000).to_le_bytes());
+        file.extend_from_slice(&[0, 1, key, 1, b'v']);
+    }
+    file.extend_from_slice(END);
+    let later = (now_ms + 1_000_000).to_string();
+    let lives = format!("PEXPIREAT a {later}");
+    // The last ones are those of older servers.
+    let changes = commands(&[
+        "SELECT 0",
+        &lives,
+        "PERSIST b",
+        "MULTI",
+        "RENAME c e",
+        "PERSIST e",
+        "EXEC",
+        "SETEX f 1000 v",
+        "SET g v PX 1000000",
+        "MULTI",
+        "SET h v",
+        "EXPIRE h 1000",
+        "EXEC",
+    ]);
+    wire.get_mut().write_all(&[copy(file.len(), &file), changes.clone()].concat()).expect("it is open");
+    wait_until("it is applied", || {
+        number(&mut client, "replication", "slave_repl_offset") == 100 + changes.len() as i64
+    });
+    check(
+        &mut client,
+        &[
+            ("MGET a b c d e f g h", r#"["v", "v", nil, nil, "v", "v", "v", "v"]"#),
+            ("PEXPIRETIME a", &later),
+            ("MGET b e", r#"["v", "v"]"#),
+            ("TTL b", "-1"),
+        ],
+    );
+    for key in ["f", "g", "h"] {
+        let Value::Integer(left_ms) = client.run(&format!("PTTL {key}")) else { panic!("a time") };
+        assert!((900_000..=1_000_000).contains(&left_ms), "{key}: {left_ms}");
+    }
+    // As in Redis it is counted, until the source deletes it or is followed no longer.
+    check(&mut client, &[("DBSIZE", "7"), ("REPLICAOF NO ONE", "+OK")]);
+    wait_until("it is deleted", || say(&mut client, "DBSIZE") == "6");
+}
+
+#[test]
 fn sources_that_are_of_no_use_change_nothing() {
     let (source, server) = (Played::new(), TestServer::start(&[]));
     let mut client = server.client();
