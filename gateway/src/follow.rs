@@ -24,15 +24,11 @@ use self::apply::Applier;
 use self::file_end::FileEnd;
 use self::link::{Credentials, Link, Position, Start, silent};
 use self::pause::Pauses;
+use crate::commands::replicaof::{FOLLOWED, RECORDS, UNFINISHED};
 use crate::config::Address;
 use crate::process::dial::Remote;
 use crate::server::Server;
 use crate::session::following::{Mode, Order, Stage};
-
-/// Before the name of a record about a copy.
-const RECORDS: &[u8] = b"replica/";
-/// The name of the record that is there while a part of a copy is.
-const UNFINISHED: &[u8] = b"unfinished";
 
 /// How often the primary is told how far this server is, as in Redis.
 const ACKNOWLEDGED: Duration = Duration::from_secs(1);
@@ -103,41 +99,52 @@ impl Follower {
 
     /// Makes the data one that the order fits: without a primary, a part of a copy is deleted, as no more of it will come.
     async fn prepare(&mut self, order: &Order) {
-        let following = &self.server.sessions.following;
+        let server = self.server.clone();
+        let following = &server.sessions.following;
         if order.primary.is_some() {
-            if following.mode() == Mode::Primary {
+            if following.own_mode() == Mode::Primary {
                 following.set_mode(Mode::Replica);
             }
-            self.server.store.hold_expired(true);
+            server.store.hold_expired(true);
             return;
         }
         self.position = None;
         following.update(|link| *link = Default::default());
-        while following.mode() == Mode::Loading {
-            let emptied = match self.applier.empty().await {
-                Ok(()) => self.keep_record(false).await.map_err(|error| error.text().to_owned()),
-                Err(why) => Err(why),
-            };
-            match emptied {
-                Ok(()) => {
-                    warn!("replica: the copy of another server's data was not finished and has been deleted");
-                    break;
-                }
-                Err(why) => warn!("replica: an unfinished copy cannot be deleted: {why}"),
+        following.set_registered(false);
+        // At the start another gateway may follow a server.
+        let is_left = order.is_left || (order.number == 0 && server.store.is_shared());
+        if !is_left {
+            while let Err(why) = self.end_following().await {
+                warn!("replica: following another server cannot be ended: {why}");
+                sleep(AGAIN).await;
             }
-            sleep(AGAIN).await;
+            following.set_elsewhere(Mode::Primary);
         }
         following.set_mode(Mode::Primary);
-        self.server.store.hold_expired(self.server.sessions.holds_expired());
+        server.store.hold_expired(server.sessions.holds_expired());
     }
 
-    /// Keeps the record that a part of a copy is there, or forgets it.
-    async fn keep_record(&self, kept: bool) -> Result<(), CommandError> {
-        let store = &self.server.store;
-        match kept {
-            true => store.put_record(RECORDS, UNFINISHED, b"").await,
-            false => store.change_records(RECORDS, Vec::new(), vec![UNFINISHED.to_vec()]).await,
+    /// Deletes a part of a copy, and the records. Where another gateway has done so, nothing is left to do.
+    async fn end_following(&mut self) -> Result<(), String> {
+        let records = self.server.store.records(RECORDS).await.map_err(|error| error.text().to_owned())?;
+        if records.is_empty() {
+            return Ok(());
         }
+        if records.iter().any(|(name, _)| name == UNFINISHED) {
+            self.applier.empty().await?;
+            warn!("replica: the copy of another server's data was not finished and has been deleted");
+        }
+        self.forget(&[FOLLOWED, UNFINISHED]).await.map_err(|error| error.text().to_owned())
+    }
+
+    /// Keeps a record that this process has to do with.
+    async fn keep(&self, name: &[u8]) -> Result<(), CommandError> {
+        self.server.store.put_record(RECORDS, name, self.server.process.run_id.as_bytes()).await
+    }
+
+    async fn forget(&self, names: &[&[u8]]) -> Result<(), CommandError> {
+        let names = names.iter().map(|name| name.to_vec()).collect();
+        self.server.store.change_records(RECORDS, Vec::new(), names).await
     }
 
     /// Follows a server until something else is ordered.
@@ -226,6 +233,11 @@ impl Follower {
     async fn connect(&self, primary: &Address) -> Result<(Link, Start), Ended> {
         let (server, config) = (&self.server, &self.server.config);
         let following = &server.sessions.following;
+        if server.store.is_shared() && !following.is_registered() {
+            let kept = self.keep(FOLLOWED).await;
+            kept.map_err(|error| Ended::Lost(format!("cannot be followed: {}", error.text())))?;
+            following.set_registered(true);
+        }
         let tls = match config.tls_replication.get() {
             true => match server.process.certificates.outgoing() {
                 Some(tls) => Some(tls),
@@ -267,7 +279,7 @@ impl Follower {
         let applying = async {
             while let Some(batch) = come.recv().await {
                 if !self.applier.is_loading() {
-                    self.keep_record(true).await.map_err(|error| Ended::Lost(own(error.text())))?;
+                    self.keep(UNFINISHED).await.map_err(|error| Ended::Lost(own(error.text())))?;
                     self.server.sessions.following.set_mode(Mode::Loading);
                     self.applier.empty().await.map_err(|why| Ended::Lost(own(&why)))?;
                 }
@@ -281,7 +293,7 @@ impl Follower {
         let loaded = tokio::try_join!(receiving, applying);
         self.applier.end_loading();
         loaded?;
-        self.keep_record(false).await.map_err(|error| Ended::Lost(own(error.text())))?;
+        self.forget(&[UNFINISHED]).await.map_err(|error| Ended::Lost(own(error.text())))?;
         self.server.sessions.following.set_mode(Mode::Replica);
         Ok(())
     }

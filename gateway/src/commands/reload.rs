@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use store_engine::CommandError;
 use tracing::info;
 
-use super::{acl, function, script};
+use super::{acl, function, replicaof, script};
 use crate::scripting::records;
 use crate::scripts::cache::parse_sha;
 use crate::server::Server;
@@ -16,6 +16,7 @@ pub async fn reload(server: &Server) -> Result<(), CommandError> {
     let _script_permit = server.scripting.loading.lock().await;
     let store = &server.store;
     acl::reload_users(server).await?;
+    replicaof::reload(server).await?;
     for (sha, words) in store.records(records::FLAGS).await? {
         let words: Vec<&[u8]> = words.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
         let said = script::options(&words);

@@ -11,7 +11,7 @@ use super::rows::CONNECTION;
 use crate::config::Address;
 use crate::server::{AsyncHandler, Handler, InExec, Server, SessionCommand};
 use crate::session::DataAccess;
-use crate::session::following::{Following, Stage};
+use crate::session::following::{Following, Mode, Stage};
 
 /// The rows of this family.
 pub static COMMANDS: &[SessionCommand] = &[
@@ -69,7 +69,11 @@ const REPLICA_OF: Handler = Handler::Async(AsyncHandler {
 async fn replica_of(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) -> Result<(), CommandError> {
     let following = &server.sessions.following;
     if args[1].eq_ignore_ascii_case(b"no") && args[2].eq_ignore_ascii_case(b"one") {
-        if let Some(number) = following.stop() {
+        let number = match following.is_elsewhere() {
+            true => Some(following.stop_everywhere()),
+            false => following.stop(),
+        };
+        if let Some(number) = number {
             server.config.set_primary(None);
             // What was received is applied or not, and nothing of it is when clients write.
             following.taken_up(number).await;
@@ -90,6 +94,36 @@ async fn replica_of(server: &Arc<Server>, args: Args<'_>, out: &mut Reply) -> Re
     info!("replica: REPLICAOF {primary} was called");
     unblock_all(server);
     out.ok();
+    Ok(())
+}
+
+/// Before the names of records about a server that is followed. Each has the process that wrote it.
+pub const RECORDS: &[u8] = b"replica/";
+/// The record that is there while a gateway of store nodes follows a server.
+pub const FOLLOWED: &[u8] = b"followed";
+/// The record that is there while a part of a copy is.
+pub const UNFINISHED: &[u8] = b"unfinished";
+
+/// Learns from the catalog whether another gateway of the same store nodes follows a server.
+pub async fn reload(server: &Server) -> Result<(), CommandError> {
+    if !server.store.is_shared() {
+        return Ok(());
+    }
+    let (following, own) = (&server.sessions.following, server.process.run_id.as_bytes());
+    // Before the records are read: they may be older than what is written meanwhile.
+    let was_registered = following.is_registered();
+    let records = server.store.records(RECORDS).await?;
+    let owner = |name: &[u8]| records.iter().find(|(found, _)| found == name).map(|(_, owner)| &**owner);
+    let is_of_other = |name: &[u8]| owner(name).is_some_and(|owner| owner != own);
+    following.set_elsewhere(match (is_of_other(UNFINISHED), is_of_other(FOLLOWED)) {
+        (true, _) => Mode::Loading,
+        (false, true) => Mode::Replica,
+        (false, false) => Mode::Primary,
+    });
+    if was_registered && owner(FOLLOWED) != Some(own) && following.leave() {
+        info!("replica: REPLICAOF was called at another gateway, which counts instead");
+        server.config.set_primary(None);
+    }
     Ok(())
 }
 
@@ -133,6 +167,9 @@ pub fn describe(following: &Following, text: &mut String) {
     let Some(primary) = following.primary() else {
         line("role", &"master");
         line("connected_slaves", &0);
+        if following.is_elsewhere() {
+            line("followed_by_other_gateway", &1);
+        }
         return;
     };
     let link = following.link();

@@ -1,6 +1,6 @@
 //! Which server this one follows as its replica, how far it is with that, and what clients may do meanwhile.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::config::Address;
 
 /// What clients may do with the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
     /// Everything: no server is followed.
     Primary,
@@ -19,6 +19,7 @@ pub enum Mode {
     Loading,
 }
 
+/// All modes by their numbers.
 const MODES: [Mode; 3] = [Mode::Primary, Mode::Replica, Mode::Loading];
 
 /// What was ordered last.
@@ -28,6 +29,8 @@ pub struct Order {
     pub number: u64,
     /// The server that is to be followed.
     pub primary: Option<Address>,
+    /// Another gateway has to do with the data now.
+    pub is_left: bool,
 }
 
 /// How far the link to the primary is.
@@ -88,6 +91,10 @@ pub struct Following {
     taken: watch::Sender<u64>,
     /// The place of the mode among all.
     mode: AtomicU8,
+    /// The same, as far as another gateway of the same store nodes has to do with it.
+    elsewhere: AtomicU8,
+    /// Other gateways know that this one follows a server.
+    registered: AtomicBool,
     /// The client that applies what the primary sends; 0: there is none yet.
     applier: AtomicU64,
     link: Mutex<LinkState>,
@@ -97,8 +104,34 @@ impl Following {
     /// What clients may do.
     #[inline]
     pub fn mode(&self) -> Mode {
-        // Only places of modes are ever stored.
+        let (own, elsewhere) = (self.mode.load(Ordering::Relaxed), self.elsewhere.load(Ordering::Relaxed));
+        // Only places of modes are ever stored, and the later ones restrict more.
+        MODES[usize::from(own.max(elsewhere))]
+    }
+
+    /// What clients may do as this process follows a server, or does not.
+    pub fn own_mode(&self) -> Mode {
         MODES[usize::from(self.mode.load(Ordering::Relaxed))]
+    }
+
+    /// Says what clients may do as another gateway follows a server, or does not.
+    pub fn set_elsewhere(&self, mode: Mode) {
+        self.elsewhere.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Whether another gateway follows a server.
+    pub fn is_elsewhere(&self) -> bool {
+        self.elsewhere.load(Ordering::Relaxed) != Mode::Primary as u8
+    }
+
+    /// Whether other gateways know that this one follows a server.
+    pub fn is_registered(&self) -> bool {
+        self.registered.load(Ordering::Relaxed)
+    }
+
+    /// Says whether they do.
+    pub fn set_registered(&self, registered: bool) {
+        self.registered.store(registered, Ordering::Relaxed);
     }
 
     /// What this client may do.
@@ -113,8 +146,7 @@ impl Following {
 
     /// Says what clients may do from now on.
     pub fn set_mode(&self, mode: Mode) {
-        let place = MODES.iter().position(|known| *known == mode).expect("all modes are listed");
-        self.mode.store(place as u8, Ordering::Relaxed);
+        self.mode.store(mode as u8, Ordering::Relaxed);
     }
 
     /// Says which client applies what the primary sends.
@@ -132,22 +164,41 @@ impl Following {
         let is_new = self.orders.send_if_modified(|order| {
             let is_new = order.primary.as_ref() != Some(&primary);
             if is_new {
-                *order = Order { number: order.number + 1, primary: Some(primary) };
+                *order = Order { number: order.number + 1, primary: Some(primary), is_left: false };
             }
             is_new
         });
-        if is_new && self.mode() == Mode::Primary {
+        if is_new && self.own_mode() == Mode::Primary {
             self.set_mode(Mode::Replica);
         }
         is_new
     }
 
+    /// Orders to follow no server, also where another gateway does. The number of the order.
+    pub fn stop_everywhere(&self) -> u64 {
+        let mut number = 0;
+        self.orders.send_modify(|order| {
+            *order = Order { number: order.number + 1, primary: None, is_left: false };
+            number = order.number;
+        });
+        number
+    }
+
     /// Orders to follow no server. The number of the order, if one is followed.
     pub fn stop(&self) -> Option<u64> {
+        self.end(false)
+    }
+
+    /// The same as another gateway has to do with the data now. Whether one is followed.
+    pub fn leave(&self) -> bool {
+        self.end(true).is_some()
+    }
+
+    fn end(&self, is_left: bool) -> Option<u64> {
         let mut number = None;
         self.orders.send_if_modified(|order| {
             if order.primary.is_some() {
-                *order = Order { number: order.number + 1, primary: None };
+                *order = Order { number: order.number + 1, primary: None, is_left };
                 number = Some(order.number);
             }
             number.is_some()
@@ -203,6 +254,18 @@ mod tests {
         assert_eq!(number, 3);
         following.take_up(number);
         following.taken_up(number).await;
+    }
+
+    #[test]
+    fn what_another_gateway_does_restricts_too() {
+        let following = Following::default();
+        following.set_elsewhere(Mode::Loading);
+        assert_eq!((following.mode(), following.own_mode()), (Mode::Loading, Mode::Primary));
+        following.set_mode(Mode::Replica);
+        assert_eq!(following.mode(), Mode::Loading);
+        following.set_elsewhere(Mode::Primary);
+        assert_eq!((following.mode(), following.is_elsewhere()), (Mode::Replica, false));
+        assert_eq!(following.stop_everywhere(), 1);
     }
 
     #[test]

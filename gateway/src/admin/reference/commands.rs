@@ -151,7 +151,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     (
         "REPLICAOF",
         "follows Redis or Valkey, see the chapter on moving from Redis; another Moonshard sends no changes. Over store nodes this gateway \
-         applies the changes, and other gateways stay writable. Not within MULTI",
+         applies the changes, and other gateways refuse writes as well. Not within MULTI",
     ),
     ("RESTORE", "has the option STICK, which marks the key as sticky"),
     ("ROLE", "a master has no replicas"),
