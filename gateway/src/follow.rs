@@ -4,7 +4,7 @@
 //! refused to it. Changes are applied in their order, and a transaction as one: a script of the server comes as one. While a
 //! part of a copy is there, clients can read nothing; a record of the catalog says so beyond the end of the process.
 
-mod absolute;
+mod adapt;
 mod apply;
 mod copy;
 pub mod file_end;

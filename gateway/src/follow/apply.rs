@@ -7,7 +7,7 @@ use store::Call;
 use store_engine::spec::flags;
 use store_engine::{Args, Protocol, Reply};
 
-use super::absolute::absolute;
+use super::adapt::adapted;
 use super::copy::{Batch, Command};
 use crate::admission::{self, Admitted, Origin, Parsed};
 use crate::commands::dispatch;
@@ -147,9 +147,9 @@ impl Applier {
             return Err(format!("sends {shown}, which is no change of data"));
         }
         drop(parsed);
-        let absolute = absolute(argv, unix_ms());
-        let words: Vec<&[u8]> = absolute.iter().flatten().map(Vec::as_slice).collect();
-        let done = self.run(if absolute.is_some() { &words } else { argv }).await;
+        let adapted = adapted(argv, unix_ms());
+        let words: Vec<&[u8]> = adapted.iter().flatten().map(Vec::as_slice).collect();
+        let done = self.run(if adapted.is_some() { &words } else { argv }).await;
         done.map_err(|why| format!("sends {shown}, which has failed here: {why}"))?;
         let bytes = argv.iter().map(|arg| arg.len()).sum();
         self.server.store.wait_for_room(bytes).await;
