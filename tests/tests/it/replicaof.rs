@@ -61,18 +61,23 @@ fn contents(client: &mut Client) -> BTreeMap<(usize, Vec<u8>), String> {
             let mut ask = |words: &[&[u8]]| {
                 let argv: Vec<&[u8]> =
                     words.iter().map(|word| if *word == b"@" { &*key } else { word }).collect();
-                notation::unordered(&client.call(argv))
+                client.call(argv)
             };
-            let kind = ask(&[b"TYPE", b"@"]);
+            let kind = notation::reply(&ask(&[b"TYPE", b"@"]));
             let value = match &*kind {
-                "+list" => ask(&[b"LRANGE", b"@", b"0", b"-1"]),
-                "+hash" => ask(&[b"HGETALL", b"@"]),
-                "+set" => ask(&[b"SMEMBERS", b"@"]),
-                "+zset" => ask(&[b"ZRANGE", b"@", b"0", b"-1", b"WITHSCORES"]),
-                "+stream" => ask(&[b"XRANGE", b"@", b"-", b"+"]) + &ask(&[b"XPENDING", b"@", b"group"]),
-                _ => ask(&[b"GET", b"@"]),
+                "+list" => notation::reply(&ask(&[b"LRANGE", b"@", b"0", b"-1"])),
+                "+hash" => notation::unordered(&ask(&[b"HGETALL", b"@"])),
+                "+set" => notation::unordered(&ask(&[b"SMEMBERS", b"@"])),
+                // Redis keeps the sign of 0 where a set is large.
+                "+zset" => notation::reply(&ask(&[b"ZRANGE", b"@", b"0", b"-1", b"WITHSCORES"]))
+                    .replace("\"-0\"", "\"0\""),
+                "+stream" => {
+                    let parts = [&[&b"XRANGE"[..], b"@", b"-", b"+"][..], &[b"XPENDING", b"@", b"group"]];
+                    parts.map(|words| notation::reply(&ask(words))).join(" ")
+                }
+                _ => notation::reply(&ask(&[b"GET", b"@"])),
             };
-            let expires = ask(&[b"PEXPIRETIME", b"@"]);
+            let expires = notation::reply(&ask(&[b"PEXPIRETIME", b"@"]));
             contents.insert((db, key), format!("{kind} {value} {expires}"));
         }
     }
@@ -94,11 +99,16 @@ fn same_as(source: &mut Client, replica: &mut Client) {
         }
         let (wanted, found) = (contents(source), contents(replica));
         let differs = wanted.iter().find(|(key, value)| found.get(key) != Some(value));
-        let more = found.keys().find(|key| !wanted.contains_key(key));
-        let state = format!("{differs:?} / {more:?}");
+        let state = differs.map_or(String::new(), |(key, value)| {
+            let found = found.get(key).map_or("", String::as_str);
+            let same = value.bytes().zip(found.bytes()).take_while(|(one, other)| one == other).count();
+            let part = |text: &str| text.bytes().skip(same.saturating_sub(40)).take(200).collect::<Vec<u8>>();
+            let parts = [value, found].map(|text| String::from_utf8_lossy(&part(text)).into_owned());
+            format!("{key:?}: {} in place of {}", parts[1], parts[0])
+        });
         if state != seen {
+            eprintln!("{state}");
             seen = state;
-            eprintln!("differs: {seen}");
         }
         wanted == found
     });
