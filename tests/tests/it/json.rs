@@ -295,3 +295,18 @@ fn memory_of_documents_is_limited() {
     check(&mut client, &[("CONFIG SET maxmemory-policy allkeys-lru", "+OK")]);
     assert_eq!(notation::reply(&client.call(["JSON.SET", "last", "$", &text])), "+OK");
 }
+
+/// The HTTP API shows a document as its text.
+#[test]
+fn documents_over_http() {
+    let server = TestServer::start(&["--http", "127.0.0.1:0"]);
+    let mut http = server.http();
+    let set = serde_json::json!({"args": ["JSON.SET", "doc", "$", "{\"a\":[1]}"]});
+    assert_eq!(http.post("/v1/command", &set).status, 200);
+    let shown = http.get("/v1/key/doc").json();
+    let parts = [&shown["type"], &shown["value"], &shown["length"], &shown["cursor"]];
+    let wanted = serde_json::json!(["ReJSON-RL", "{\"a\":[1]}", 9, null]);
+    assert_eq!(serde_json::json!(parts), wanted, "{shown}");
+    let found = http.get("/v1/keys?type=ReJSON-RL").json();
+    assert_eq!(found["keys"].as_array().map(Vec::len), Some(1), "{found}");
+}

@@ -234,7 +234,7 @@ const READS: Command = Command {
 const WRITES: Command = Command {
     keys: KeyPart::FIRST_WRITE,
     access: Access::Write,
-    cost: Cost::Arguments(|args, size| size.steps(size.elements) + steps_to_parse(args)),
+    cost: Cost::Arguments(|args, size| steps_to_change(args, size) + steps_to_parse(args)),
     ..READS
 };
 /// Commands that read a little of each value at a path.
@@ -250,6 +250,16 @@ const CHANGES: Command = Command { keys: KeyPart::FIRST_WRITE, access: Access::W
 fn steps_to_parse(args: Args<'_>) -> u64 {
     const BYTES_PER_VALUE: usize = 4;
     args.rest(3).iter().map(|arg| (arg.len() / BYTES_PER_VALUE + arg.len() / BYTES_PER_STEP) as u64).sum()
+}
+
+/// About how many steps it takes to change values at the path of the call. What is replaced, or moved since it lies behind, is
+/// only counted, which takes a fraction of a step for each value.
+fn steps_to_change(args: Args<'_>, size: Size) -> u64 {
+    const VALUES_PER_STEP: u64 = 16;
+    match size.steps(size.elements) {
+        0 => 0,
+        steps => (steps / VALUES_PER_STEP).max(steps_to_find(args, size)),
+    }
 }
 
 /// About how many steps it takes to find the values at the path of the call.

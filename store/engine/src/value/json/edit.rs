@@ -299,3 +299,96 @@ fn named(runs: Vec<(usize, Vec<Node>)>) -> Vec<(usize, Vec<Member>)> {
         .map(|(at, run)| (at, run.into_iter().map(|node| (Box::default(), node)).collect()))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse::parse;
+    use super::super::print::printed;
+    use super::*;
+    use crate::steps::Work;
+
+    const TEXT: &str = r#"{"a":[1,-2,[true,null]],"b":{"c":"text","d":2.5},"e":{}}"#;
+
+    fn node(text: &str) -> Node {
+        parse(text.as_bytes(), &Work::unlimited()).expect("it is right")
+    }
+
+    fn member(name: &str, text: &str) -> Member {
+        (name.into(), node(text))
+    }
+
+    /// Edits with what becomes of the document.
+    fn edits() -> Vec<(Edit, &'static str)> {
+        let edit = |place: &[usize], change| Edit { place: place.to_vec(), change };
+        vec![
+            (edit(&[], Change::Replace(node("[9]"))), "[9]"),
+            (
+                edit(&[0, 2, 1], Change::Replace(node("{\"x\":[]}"))),
+                r#"{"a":[1,-2,[true,{"x":[]}]],"b":{"c":"text","d":2.5},"e":{}}"#,
+            ),
+            (
+                edit(
+                    &[0],
+                    Change::Insert(vec![
+                        (0, vec![member("", "0")]),
+                        (3, vec![member("", "7"), member("", "8")]),
+                    ]),
+                ),
+                r#"{"a":[0,1,-2,7,8,[true,null]],"b":{"c":"text","d":2.5},"e":{}}"#,
+            ),
+            (
+                edit(&[1], Change::Insert(vec![(1, vec![member("n", "1")])])),
+                r#"{"a":[1,-2,[true,null]],"b":{"c":"text","n":1,"d":2.5},"e":{}}"#,
+            ),
+            (
+                edit(&[2], Change::Insert(vec![(0, vec![member("n", "1"), member("m", "[]")])])),
+                r#"{"a":[1,-2,[true,null]],"b":{"c":"text","d":2.5},"e":{"n":1,"m":[]}}"#,
+            ),
+            (edit(&[], Change::Remove(vec![(0, 1), (2, 1)])), r#"{"b":{"c":"text","d":2.5}}"#),
+            (edit(&[0], Change::Remove(vec![(0, 3)])), r#"{"a":[],"b":{"c":"text","d":2.5},"e":{}}"#),
+        ]
+    }
+
+    #[test]
+    fn edits_are_made_repeated_and_taken_back() {
+        for (edit, wanted) in edits() {
+            let before = Json::new(node(TEXT));
+            let mut json = before.clone();
+            let again = Edit::decoded(&edit.encoded()).expect("it was encoded here");
+            assert_eq!(again, edit);
+            let inverse = json.apply(again).expect("there is such a place");
+            assert_eq!(printed(json.root()), wanted);
+            assert_eq!(json, Json::new(node(wanted)), "the bytes of {wanted}");
+            let encoded = inverse.encoded();
+            json.apply(Edit::decoded(&encoded).expect("it was encoded here")).expect("it was just made");
+            assert_eq!(printed(json.root()), TEXT);
+            assert_eq!(json, before, "the bytes after taking back {wanted}");
+            assert!((0..encoded.len()).all(|len| Edit::decoded(&encoded[..len]).is_err()));
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_changes_nothing() {
+        let deep = |depth: usize| node(&format!("{}{}", "[".repeat(depth), "]".repeat(depth)));
+        let element = || vec![member("", "1")];
+        for (place, change) in [
+            (vec![3], Change::Replace(Node::Null)),
+            (vec![0, 0, 0], Change::Replace(Node::Null)),
+            (vec![0], Change::Replace(deep(MAX_DEPTH))),
+            (vec![0], Change::Insert(vec![(0, vec![(Box::default(), deep(MAX_DEPTH - 1))])])),
+            (vec![0], Change::Insert(vec![(4, element())])),
+            (vec![0], Change::Insert(vec![(1, element()), (1, element())])),
+            (vec![0], Change::Insert(vec![(0, vec![member("name", "1")])])),
+            (vec![0, 0], Change::Insert(vec![(0, element())])),
+            (vec![1], Change::Insert(vec![(0, vec![member("c", "1")])])),
+            (vec![0], Change::Remove(vec![(3, 1)])),
+            (vec![0], Change::Remove(vec![(1, 1), (0, 1)])),
+            (vec![0], Change::Remove(vec![(0, usize::MAX)])),
+            (vec![1, 0], Change::Remove(vec![(0, 0)])),
+        ] {
+            let mut json = Json::new(node(TEXT));
+            assert_eq!(json.apply(Edit { place, change }), None);
+            assert_eq!(json, Json::new(node(TEXT)));
+        }
+    }
+}
