@@ -1,4 +1,4 @@
-"""What programs do with redis-py: locks, scripts, pipelines, pub/sub, streams, RESP3, asyncio.
+"""What programs do with redis-py: locks, scripts, pipelines, pub/sub, streams, documents, RESP3, asyncio.
 
 Usage: redis_py.py HOST:PORT DB
 """
@@ -177,6 +177,23 @@ def streams(r: redis.Redis) -> None:
     assert r.xtrim("stream", maxlen=2, approximate=False) == 3
 
 
+def documents(r: redis.Redis) -> None:
+    json = r.json()
+    assert json.set("doc", "$", {"n": 1, "inner": {"n": 2.5}, "list": [1, "x"], "on": True})
+    assert json.get("doc", "$..n") == [1, 2.5] and json.get("doc", "n", "on") == {"n": 1, "on": True}
+    assert json.numincrby("doc", "$..n", 2) == [3, 4.5]
+    assert json.arrappend("doc", "$.list", {"k": None}) == [3]
+    assert json.arrindex("doc", "$.list", "x") == [1] and json.arrpop("doc", "$.list", 0) == ["1"]
+    assert json.toggle("doc", "$.on") == [0]
+    assert json.merge("doc", "$", {"on": None, "new": {"list": []}})
+    assert json.objkeys("doc", "$") == [[b"n", b"inner", b"list", b"new"]]
+    assert json.mset([("doc2", "$", [7]), ("doc", "$.n", 0)])
+    assert json.mget(["doc", "doc2", "none"], "$[0]") == [[], [7], None]
+    assert json.delete("doc", "$..list") == 2
+    assert json.get("doc") == {"n": 0, "inner": {"n": 4.5}, "new": {}}
+    fails(redis.ResponseError, "new objects must be created at the root", lambda: json.set("none", "$.a", 1))
+
+
 async def at_once(host: str, port: int, db: int) -> None:
     """Many tasks on one client of asyncio: commands, a lock, messages, what waits."""
     async with redis.asyncio.Redis(host=host, port=port, db=db, max_connections=20, protocol=3, **PATIENT) as r:
@@ -207,7 +224,7 @@ def main(address: str, db: str) -> None:
     for protocol in (2, 3):
         with redis.Redis(host=host, port=int(port), db=int(db), protocol=protocol, **PATIENT) as r:
             r.flushdb()
-            for check in (scripts, locks, transactions, values, messages, streams):
+            for check in (scripts, locks, transactions, values, messages, streams, documents):
                 check(r)
     asyncio.run(at_once(host, int(port), int(db)))
     print("redis-py is content")
