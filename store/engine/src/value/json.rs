@@ -23,6 +23,9 @@ use crate::size::allocated;
 /// So many arrays and objects may lie in each other.
 pub const MAX_DEPTH: usize = 128;
 
+/// So many bytes a document may take, as a string: it is written as one, to the checkpoint and by DUMP.
+pub const MAX_BYTES: usize = 512 << 20;
+
 /// A document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Json(Box<Document>);

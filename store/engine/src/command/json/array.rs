@@ -47,7 +47,7 @@ fn put(
         positions.push(position(json.node(place).map_or(0, Node::len))?);
     }
     let bytes = values.iter().map(|(_, node)| size_of::<Node>() + node.heap()).sum();
-    check_room(&json, bytes, places.len(), work)?;
+    check_room(json.bytes(), bytes, places.len(), work)?;
     let mut lens = vec![None; count];
     for ((number, place), at) in work.over(places.into_iter().zip(positions)) {
         let len = json.node(&place).map_or(0, Node::len);

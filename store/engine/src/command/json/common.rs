@@ -3,7 +3,7 @@
 use crate::error::{self, CommandError};
 use crate::steps::{CANCELLED, Work};
 use crate::value::Json;
-use crate::value::json::{Found, MAX_DEPTH, Node, Path, Place, select};
+use crate::value::json::{Found, MAX_BYTES, MAX_DEPTH, Node, Path, Place, select};
 use crate::{Args, Ctx, Reply};
 
 /// The reply of RedisJSON to changes of what is not there.
@@ -55,7 +55,7 @@ pub fn found<'d>(path: &Path, root: &'d Node, work: &Work) -> Result<Vec<Found<'
     select(&path.segments, root, work).map(|matches| matches.found)
 }
 
-/// Where the values are that a path selects, those within others last: changed in this order, no place is one of another value
+/// Where the values are that a path selects, those within others first: changed in this order, no place is one of another value
 /// when it is its turn. Each has its number in the order of the path.
 pub fn places_inside_out(path: &Path, root: &Node, work: &Work) -> Result<Vec<(usize, Place)>, CommandError> {
     let matches = select(&path.segments, root, work)?;
@@ -69,10 +69,15 @@ pub fn check_depth(depth: usize) -> Result<(), CommandError> {
     if depth > MAX_DEPTH { Err(CommandError::new("ERR recursion limit exceeded")) } else { Ok(()) }
 }
 
-/// Counts the work of putting a value of so many bytes to so many places, and checks that the document may become so large.
-pub fn check_room(json: &Json, bytes: usize, places: usize, work: &Work) -> Result<(), CommandError> {
+/// Counts the work of putting a value of so many bytes to so many places of a document that takes `held` bytes, and checks that
+/// it may become so large.
+pub fn check_room(held: usize, bytes: usize, places: usize, work: &Work) -> Result<(), CommandError> {
     let more = bytes.saturating_mul(places);
-    if !work.has_memory(json.bytes().saturating_add(more)) {
+    let all = held.saturating_add(more);
+    if all > MAX_BYTES {
+        return Err(CommandError::new("ERR a JSON document may take 512 MiB of memory at most"));
+    }
+    if !work.has_memory(all) {
         return Err(error::OUT_OF_MEMORY);
     }
     if work.step((places + more / size_of::<Node>()) as u64) { Ok(()) } else { Err(CANCELLED) }

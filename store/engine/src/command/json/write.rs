@@ -67,9 +67,12 @@ fn check(json: &Json, plan: &Plan, value: &Node, work: &Work) -> Result<(), Comm
     match plan {
         Plan::Replace(places) => {
             places.iter().try_for_each(|place| check_depth(place.len() + depth))?;
-            check_room(json, value.heap(), places.len(), work)
+            check_room(json.bytes(), value.heap(), places.len(), work)
         }
-        Plan::Add(place, _) => check_depth(place.len() + 1 + depth),
+        Plan::Add(place, _) => {
+            check_depth(place.len() + 1 + depth)?;
+            check_room(json.bytes(), value.heap(), 1, work)
+        }
         Plan::Nothing => Ok(()),
     }
 }
@@ -98,6 +101,7 @@ fn set_value(
         if !path.is_root() {
             return Err(NOT_AT_ROOT);
         }
+        check_room(0, value.heap(), 1, work)?;
         ctx.put(key, Value::Json(Json::new(value)), Expiry::Keep);
         return Ok(true);
     }
@@ -442,7 +446,7 @@ pub fn append_string(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<(), CommandErr
             _ => None,
         });
     }
-    check_room(&json, more.len(), results.iter().flatten().count(), work)?;
+    check_room(json.bytes(), more.len(), results.iter().flatten().count(), work)?;
     for (number, place) in places_inside_out(&path, json.root(), work)? {
         let Some(Node::String(held)) = json.node(&place).filter(|_| results[number].is_some()) else {
             continue;
