@@ -106,7 +106,7 @@ fetch_java() {
         (cd jars && sha256sum --quiet --check "$here/java/SHA256SUMS")
         touch ready
     fi
-    javac "${java[@]/#/-J}" -cp 'jars/*' -d classes "$here/java/Programs.java"
+    javac "${java[@]/#/-J}" -cp 'jars/*' -d classes "$here"/java/*.java
 }
 
 make_go() {
@@ -157,13 +157,13 @@ if command -v npm >/dev/null && node --eval 'process.exit(parseInt(process.versi
     has_node=yes
     beside fetch-node fetch_node
 else
-    echo '***** Node.js 20 is not installed: ioredis and BullMQ are SKIPPED *****'
+    echo '***** Node.js 20 is not installed: ioredis, node-redis, BullMQ and Bottleneck are SKIPPED *****'
 fi
 if command -v mvn >/dev/null && javac -version 2>&1 | awk '{ exit !($2 + 0 >= 17) }'; then
     has_java=yes
     beside fetch-java fetch_java
 else
-    echo '***** Maven or a JDK of 17 is not installed: Jedis is SKIPPED *****'
+    echo '***** Maven or a JDK of 17 is not installed: Jedis and Lettuce are SKIPPED *****'
 fi
 if command -v go >/dev/null; then
     has_go=yes
@@ -180,8 +180,10 @@ serve faces 'moonshard ready' --resp 127.0.0.1:0 --http 127.0.0.1:0 --grpc 127.0
 serve process 'moonshard ready' --resp 127.0.0.1:0 --http off --grpc off
 serve store-1 'moonshard store ready' store --grpc 127.0.0.1:0
 serve store-2 'moonshard store ready' store --grpc 127.0.0.1:0
-serve gateway 'moonshard ready' gateway --resp 127.0.0.1:0 --http off --grpc off \
-    --stores "$(address store-1 grpc),$(address store-2 grpc)"
+serve store-3 'moonshard store ready' store --grpc 127.0.0.1:0
+stores=$(address store-1 grpc),$(address store-2 grpc),$(address store-3 grpc)
+serve gateway 'moonshard ready' gateway --resp 127.0.0.1:0 --http off --grpc off --stores "$stores"
+serve cluster 'moonshard ready' gateway --resp 127.0.0.1:0 --http off --grpc off --stores "$stores" --cluster-enabled yes
 
 # It looks at all scripts that run, so nobody else is on its server.
 mkdir -p "$folder/python"
@@ -191,28 +193,34 @@ PYTHONPATH=$folder/python "$python" "$here/python/example.py" "$(address faces g
 PYTHONPATH=$folder/python MOONSHARD_GRPC=$(address faces grpc) "$python" "$here/../../docs/examples/eval.py" >/dev/null
 beside schemathesis hold_to_openapi "$(address faces http)"
 
-# Each program has a database for itself.
+# Each program has a database for itself. Beside the gateway there is another one for clients of Redis Cluster.
 programs=()
+declare -A clusters=([process]='' [gateway]=$(address cluster resp))
 start() { # NAME COMMAND...
     local name=$1 where
     shift
     for where in process gateway; do
-        beside "$name-$where" timeout 300 "$@" "$(address "$where" resp)" "$((${#programs[@]} / 2 + 1))"
+        CLUSTER=${clusters[$where]} beside "$name-$where" \
+            timeout 300 "$@" "$(address "$where" resp)" "$((${#programs[@]} / 2 + 1))"
         programs+=("$name-$where")
     done
 }
 start redis-py "$python" "$here/python/redis_py.py"
+start celery "$python" "$here/python/celery_tasks.py"
+start laravel "$python" "$here/python/laravel_queue.py"
 start recipes-redis-py "$here/recipes.sh" "$recipes" "$python" redis_py.py
 start recipes-concurrent "$python" "$here/python/recipes.py"
 if [[ $has_node ]]; then
     wait_for fetch-node
     start ioredis node "$folder/node/ioredis.mjs"
+    start node-redis node "$folder/node/node_redis.mjs"
     start bullmq node "$folder/node/bullmq.mjs"
+    start bottleneck node "$folder/node/bottleneck.mjs"
     start recipes-ioredis "$here/recipes.sh" "$folder/node/recipes" node ioredis.mjs
 fi
 if [[ $has_java ]]; then
     wait_for fetch-java
-    start jedis java "${java[@]}" -cp "$folder/java/jars/*:$folder/java/classes" Programs
+    start java java "${java[@]}" -cp "$folder/java/jars/*:$folder/java/classes" Programs
     start recipes-jedis "$here/recipes.sh" "$recipes" java "${java[@]}" -cp "$folder/java/jars/*" Jedis.java
 fi
 if [[ $has_go ]]; then
@@ -220,8 +228,7 @@ if [[ $has_go ]]; then
     start go-redis "$folder/go/bin/resp"
     start recipes-go-redis "$here/recipes.sh" "$recipes" "$folder/go/bin/{}"
 fi
-beside maintenance timeout 300 "$python" "$here/python/maintenance.py" "$program" \
-    "$(address store-1 grpc),$(address store-2 grpc)"
+beside maintenance timeout 300 "$python" "$here/python/maintenance.py" "$program" "$stores"
 programs+=(maintenance)
 if command -v redis-cli >/dev/null; then
     # The examples are those of a server that nobody else uses.
