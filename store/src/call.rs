@@ -245,6 +245,7 @@ pub(crate) fn run_noting(
 const FEW_ARGS: usize = 64;
 
 /// Runs a call within what is locked for it.
+#[inline(always)] // It stands where each call passes.
 pub(crate) fn run_in(ctx: &mut Ctx<'_>, call: &Call<'_>) -> bool {
     // TOUCH is there for nothing else.
     let is_held = call.no_touch && call.command.name != "touch";
