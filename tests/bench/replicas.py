@@ -27,6 +27,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 
 from families import encode
 
@@ -76,6 +77,7 @@ class Cluster:
         os.mkdir(folder)
         self.stores = [f"127.0.0.1:{free_port()}" for _ in range(STORES)]
         self.ports = [free_port() for _ in range(gateways)]
+        self.health = [free_port() for _ in range(STORES)]
         self.processes = {}
         for at in range(STORES):
             self.start(at)
@@ -100,7 +102,7 @@ class Cluster:
             self.program, "gateway", "--resp", f"127.0.0.1:{self.ports[at - STORES]}", "--http", "off", "--grpc", "off",
             "--stores", ",".join(self.stores)]
         if at < STORES:
-            words += ["--data-dir", self.data_of(at)]
+            words += ["--data-dir", self.data_of(at), "--http", f"127.0.0.1:{self.health[at]}"]
         with open(f"{self.folder}/{at}.log", "a") as log:
             process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True)
         if not process.stdout.readline():
@@ -139,7 +141,16 @@ class Cluster:
         return [leaders[f"g{at}"] for at in range(STORES)]
 
     def wait_until_whole(self):
-        wait("all replicas have caught up", lambda: self.leaders() is not None, 600)
+        """As an upgrade does: before the next process is stopped all are ready."""
+        wait("all replicas have caught up", lambda: self.leaders() is not None and self.are_ready(), 600)
+
+    def are_ready(self):
+        try:
+            for port in self.health:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=10).close()
+            return True
+        except OSError:
+            return False
 
     def cpu_seconds(self, at):
         nanoseconds = 0
