@@ -30,7 +30,7 @@ use crate::process::dial::Remote;
 use crate::server::Server;
 use crate::session::following::{Mode, Order, Stage};
 
-/// How often the primary is told how far this server is, as in Redis.
+/// How often the primary gets the offset of this server, as in Redis.
 const ACKNOWLEDGED: Duration = Duration::from_secs(1);
 /// After an error of this process' own, such as one of its disk.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -249,8 +249,8 @@ impl Follower {
         };
         following.update(|link| link.stage = Stage::Connecting);
         let remote = Remote { address: primary.to_string(), name: None, tls };
-        let patience = Duration::from_secs(config.repl_timeout.get());
-        let mut link = Link::open(&remote, patience).await?;
+        let time_limit = Duration::from_secs(config.repl_timeout.get());
+        let mut link = Link::open(&remote, time_limit).await?;
         following.update(|link| link.stage = Stage::Handshake);
         let credentials = Credentials {
             user: config.masteruser.get(),
@@ -322,9 +322,9 @@ impl Follower {
                 biased;
                 _ = orders.changed() => return Err(Ended::Ordered),
                 _ = due.tick() => {
-                    let patience = Duration::from_secs(self.server.config.repl_timeout.get());
-                    if heard.elapsed() >= patience {
-                        return Err(Ended::Lost(silent(patience)));
+                    let time_limit = Duration::from_secs(self.server.config.repl_timeout.get());
+                    if heard.elapsed() >= time_limit {
+                        return Err(Ended::Lost(silent(time_limit)));
                     }
                     tokio::select! {
                         biased;

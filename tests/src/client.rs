@@ -50,6 +50,15 @@ impl Client {
         self.call(notation::arguments(line).expect("balanced quotes"))
     }
 
+    /// Runs commands, none of which may fail.
+    #[track_caller]
+    pub fn run_all(&mut self, lines: &[&str]) {
+        for line in lines {
+            let reply = self.run(line);
+            assert!(!matches!(reply, Value::Error(_)), "{line}: {}", notation::reply(&reply));
+        }
+    }
+
     /// EVAL.
     pub fn eval(&mut self, script: &str, keys: &[&str], args: &[&str]) -> Value {
         let count = keys.len().to_string();

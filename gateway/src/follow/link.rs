@@ -52,16 +52,16 @@ pub struct Link {
     /// Bytes of those received that are done with.
     taken: usize,
     /// How long the other server may be silent.
-    patience: Duration,
+    time_limit: Duration,
 }
 
 impl Link {
     /// Connects.
-    pub async fn open(remote: &Remote, patience: Duration) -> Result<Link, String> {
-        let connected = timeout(patience, remote.reconnect(Protocol::Resp)).await;
+    pub async fn open(remote: &Remote, time_limit: Duration) -> Result<Link, String> {
+        let connected = timeout(time_limit, remote.reconnect(Protocol::Resp)).await;
         let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let wire = connected.map_err(|error| format!("cannot connect: {error}"))?;
-        Ok(Link { wire, received: Vec::new(), taken: 0, patience })
+        Ok(Link { wire, received: Vec::new(), taken: 0, time_limit })
     }
 
     /// Says who asks.
@@ -125,7 +125,7 @@ impl Link {
             self.wire.write_all(&bytes).await?;
             self.wire.flush().await
         };
-        match timeout(self.patience, sent).await {
+        match timeout(self.time_limit, sent).await {
             Ok(sent) => sent.map_err(|error| format!("the connection was lost: {error}")),
             Err(_) => Err("takes nothing any more".to_owned()),
         }
@@ -177,14 +177,14 @@ impl Link {
 
     /// The same, as long as the other server may be silent.
     pub async fn receive_in_time(&mut self) -> Result<(), String> {
-        let patience = self.patience;
-        timeout(patience, self.receive()).await.unwrap_or_else(|_| Err(silent(patience)))
+        let time_limit = self.time_limit;
+        timeout(time_limit, self.receive()).await.unwrap_or_else(|_| Err(silent(time_limit)))
     }
 }
 
 /// Why a server is given up that is silent.
-pub fn silent(patience: Duration) -> String {
-    format!("has sent nothing for {} seconds", patience.as_secs())
+pub fn silent(time_limit: Duration) -> String {
+    format!("has sent nothing for {} seconds", time_limit.as_secs())
 }
 
 /// What the reply to PSYNC says.

@@ -138,8 +138,8 @@ async fn try_batch(
     let finish = |finish: Finish| {
         Ask::Step(Box::new(wire::Step { txn: number, finish: finish.into(), ..wire::Step::default() }))
     };
-    let patience = SILENCE + Duration::from_secs((size / SLOWEST_BYTES_PER_SECOND) as u64);
-    let prepared = match timeout(patience, link.ask(Ask::ReceiveSlots(Box::new(receive))).answer()).await {
+    let time_limit = SILENCE + Duration::from_secs((size / SLOWEST_BYTES_PER_SECOND) as u64);
+    let prepared = match timeout(time_limit, link.ask(Ask::ReceiveSlots(Box::new(receive))).answer()).await {
         Ok(Ok(Answer::StepResult(stepped))) if stepped.outcome() == Outcome::Ok => Ok(()),
         Ok(Ok(Answer::StepResult(_))) => Err(None),
         Ok(Ok(Answer::Refusal(refused))) => Err(Some(refused)),

@@ -43,13 +43,6 @@ fn over_nodes(flags: &[&str]) -> TestServer {
     TestServer::start_over((0..3).map(|_| TestServer::store(&["--shards", "4"])).collect(), flags)
 }
 
-fn run(client: &mut Client, lines: &[&str]) {
-    for line in lines {
-        let reply = client.run(line);
-        assert!(!matches!(reply, Value::Error(_)), "{line}: {}", notation::reply(&reply));
-    }
-}
-
 /// A client that has asked for an RDB file and read nothing of it but the mark of its end.
 struct Sync {
     client: Client,
@@ -224,27 +217,24 @@ fn redis_cli(server: &TestServer, args: &[&str]) -> Option<Output> {
 
 /// One of everything, in two databases.
 fn fill_with_all(client: &mut Client) -> Vec<&'static str> {
-    run(
-        client,
-        &[
-            "MSET text hello number 12 float 3.5 \"\\x00\\xff\" \"\\r\\n\"",
-            "SET later x PXAT 5102444800123",
-            "RPUSH list a 1 '' b",
-            "HSET hash f v g w",
-            "SADD ints 1 2 3",
-            "SADD set a b",
-            "ZADD zset 1.5 a -inf b",
-            "XADD stream 1-1 a 1 b text",
-            "XADD stream 2-1 a 2",
-            "XGROUP CREATE stream group 0",
-            "XREADGROUP GROUP group one COUNT 1 STREAMS stream >",
-            "SET gone x PX 1",
-            "SCRIPT LOAD 'return 1'",
-            "SELECT 7",
-            "SET text 'in another database'",
-            "SELECT 0",
-        ],
-    );
+    client.run_all(&[
+        "MSET text hello number 12 float 3.5 \"\\x00\\xff\" \"\\r\\n\"",
+        "SET later x PXAT 5102444800123",
+        "RPUSH list a 1 '' b",
+        "HSET hash f v g w",
+        "SADD ints 1 2 3",
+        "SADD set a b",
+        "ZADD zset 1.5 a -inf b",
+        "XADD stream 1-1 a 1 b text",
+        "XADD stream 2-1 a 2",
+        "XGROUP CREATE stream group 0",
+        "XREADGROUP GROUP group one COUNT 1 STREAMS stream >",
+        "SET gone x PX 1",
+        "SCRIPT LOAD 'return 1'",
+        "SELECT 7",
+        "SET text 'in another database'",
+        "SELECT 0",
+    ]);
     for kind in ["rpush', KEYS[1], i", "hset', KEYS[1], i, i", "zadd', KEYS[1], i, i"] {
         let name = format!("many-{}", &kind[..4]);
         client.eval(&format!("for i = 1, 3000 do redis.call('{kind}) end"), &[&name], &[]);
@@ -323,7 +313,7 @@ fn is_restored(server: &TestServer) {
 #[test]
 fn fields_of_hashes_keep_their_times() {
     let server = TestServer::start(&[]);
-    run(&mut server.client(), &["HSET hash f v g w", "HPEXPIREAT hash 5102444800123 FIELDS 1 f"]);
+    server.client().run_all(&["HSET hash f v g w", "HPEXPIREAT hash 5102444800123 FIELDS 1 f"]);
     let found = keys(&Sync::begin(&server).finish().expect("a whole file"));
     let Held::Hash(hash) = &found[&(0, b"hash".to_vec())].value else { panic!("{found:?}") };
     assert_eq!(hash.expiry(b"f").map(NonZeroU64::get), Some(5_102_444_800_123));
@@ -393,7 +383,7 @@ fn a_flush_or_the_end_of_the_client_ends_a_backup() {
 /// Whether a backup begins now.
 fn begins(server: &TestServer) -> bool {
     let mut client = server.client();
-    run(&mut client, &["REPLCONF capa eof"]);
+    client.run_all(&["REPLCONF capa eof"]);
     client.send_raw(b"SYNC\r\n").expect("the server reads");
     let mut first = [0];
     client.stream().read_exact(&mut first).expect("an answer");
@@ -403,12 +393,12 @@ fn begins(server: &TestServer) -> bool {
 #[test]
 fn the_connection_stays_after_the_file() {
     let server = TestServer::start(&[]);
-    run(&mut server.client(), &["SET a b"]);
+    server.client().run_all(&["SET a b"]);
     let mut sync = Sync::begin(&server);
     assert_eq!(keys(&sync.finish().expect("a whole file")).len(), 1);
     sync.client.send_raw(b"REPLCONF ACK 0\r\nREPLCONF ACK 7\r\n").expect("the server reads");
     assert_eq!(notation::reply(&sync.client.run("PING")), "+PONG");
-    run(&mut sync.client, &["SET c d"]);
+    sync.client.run_all(&["SET c d"]);
 }
 
 #[test]
@@ -442,7 +432,7 @@ fn replconf_and_sync_answer_as_in_redis() {
     let reply = notation::reply(&server.client().run("SYNC"));
     assert!(reply.starts_with("-ERR") && reply.contains("REPLCONF capa eof"), "{reply}");
     let mut client = server.client();
-    run(&mut client, &["MULTI"]);
+    client.run_all(&["MULTI"]);
     assert_eq!(notation::reply(&client.run("SYNC")), "-ERR Command not allowed inside a transaction");
 }
 
@@ -450,15 +440,12 @@ fn replconf_and_sync_answer_as_in_redis() {
 fn a_backup_needs_its_permission() {
     let server = TestServer::start(&[]);
     let mut admin = server.client();
-    run(
-        &mut admin,
-        &[
-            "ACL SETUSER limited on >p ~* &* +@all -@dangerous",
-            "ACL SETUSER replica on >p +psync +sync +replconf +ping",
-        ],
-    );
+    admin.run_all(&[
+        "ACL SETUSER limited on >p ~* &* +@all -@dangerous",
+        "ACL SETUSER replica on >p +psync +sync +replconf +ping",
+    ]);
     let mut client = server.client();
-    run(&mut client, &["AUTH limited p"]);
+    client.run_all(&["AUTH limited p"]);
     for line in ["SYNC", "PSYNC ? -1", "REPLCONF capa eof"] {
         let reply = notation::reply(&client.run(line));
         assert!(reply.starts_with("-NOPERM"), "{line}: {reply}");
@@ -470,7 +457,7 @@ fn a_backup_needs_its_permission() {
     // The users that Redis recommends for replicas may do nothing else.
     let (code, said, _) = backup(&[&url("replica:p"), &dir.child("yes.rdb")]);
     assert!(code == Some(0) && said.contains("0 keys"), "{said}");
-    run(&mut admin, &["CONFIG SET requirepass secret"]);
+    admin.run_all(&["CONFIG SET requirepass secret"]);
     for line in ["SYNC", "PSYNC ? -1", "REPLCONF capa eof"] {
         let reply = notation::reply(&server.client().run(line));
         assert_eq!(reply, "-NOAUTH Authentication required.", "{line}");
@@ -511,7 +498,7 @@ fn a_node_that_goes_ends_a_backup() {
     wait_until("the backup is given up", || server.log().contains("was ended after"));
     assert!(server.log().contains(&format!("store node {}: ", addresses[1])), "{}", server.log());
     let mut client = server.client();
-    run(&mut client, &["REPLCONF capa eof"]);
+    client.run_all(&["REPLCONF capa eof"]);
     let refused = notation::reply(&client.run("SYNC"));
     assert!(refused.starts_with("-CLUSTERDOWN"), "{refused}");
     nodes[1].start();
@@ -529,7 +516,7 @@ fn backup(args: &[&str]) -> (Option<i32>, String, String) {
 fn the_tool_writes_a_whole_file_or_none() {
     let server = TestServer::start(&[]);
     let mut admin = server.client();
-    run(&mut admin, &["CONFIG SET requirepass p@ss", "MSET a 1 b 2"]);
+    admin.run_all(&["CONFIG SET requirepass p@ss", "MSET a 1 b 2"]);
     let dir = TempDir::made("backup-tool");
     let file = dir.child("dump.rdb");
     let url = format!("redis://default:p%40ss@{}", server.address());
@@ -539,7 +526,7 @@ fn the_tool_writes_a_whole_file_or_none() {
     assert_eq!(said, format!("{file}: 2 keys, {} bytes\n", bytes.len()));
     assert_eq!(keys(&bytes).len(), 2);
     // What is there stays, unless it is said otherwise.
-    run(&mut admin, &["SET c 3"]);
+    admin.run_all(&["SET c 3"]);
     let (code, _, errors) = backup(&[&url, &file]);
     assert!(code == Some(1) && errors.contains("--force"), "{errors}");
     assert_eq!(fs::read(&file).expect("a file"), bytes);

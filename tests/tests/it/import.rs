@@ -10,16 +10,7 @@ use tests::certificates::Authority;
 use tests::client::read_request;
 use tests::process::command;
 use tests::temp_dir::TempDir;
-use tests::{
-    Client, Oracle, Protocol, SetOnDrop, TestServer, Topology, Value, notation, over_nodes, wait_until,
-};
-
-fn run(client: &mut Client, lines: &[&str]) {
-    for line in lines {
-        let reply = client.run(line);
-        assert!(!matches!(reply, Value::Error(_)), "{line}: {}", notation::reply(&reply));
-    }
-}
+use tests::{Client, Oracle, Protocol, SetOnDrop, TestServer, Topology, notation, over_nodes, wait_until};
 
 fn check(client: &mut Client, cases: &[(&str, &str)]) {
     for (line, wanted) in cases {
@@ -96,7 +87,7 @@ const ANSWERS: &[(&str, &str)] = &[
 /// Redis with these values, in a folder that it saves to.
 fn source(dir: &TempDir) -> Option<Oracle> {
     let redis = Oracle::start_in(dir.path())?;
-    run(&mut redis.client(), VALUES);
+    redis.client().run_all(VALUES);
     Some(redis)
 }
 
@@ -107,18 +98,18 @@ fn all_data_is_copied_while_it_changes(on: Topology) {
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut client = redis.client();
-            run(&mut client, &["SELECT 3"]);
+            client.run_all(&["SELECT 3"]);
             while !stop.load(Ordering::Relaxed) {
-                run(&mut client, &["MULTI", "INCR a", "RPUSH list x", "INCR b", "EXEC"]);
+                client.run_all(&["MULTI", "INCR a", "RPUSH list x", "INCR b", "EXEC"]);
             }
         });
         let _stops = SetOnDrop(&stop);
         let mut client = redis.client();
-        run(&mut client, &["SELECT 3"]);
+        client.run_all(&["SELECT 3"]);
         wait_until("it changes", || notation::reply(&client.run("EXISTS b")) == "1");
         // As it comes from memory, and from a file.
         for diskless in ["yes", "no"] {
-            run(&mut redis.client(), &[&format!("CONFIG SET repl-diskless-sync {diskless}")]);
+            redis.client().run_all(&[&format!("CONFIG SET repl-diskless-sync {diskless}")]);
             let target = on.start(&[]);
             let (code, out, err) = import(&redis.address().to_string(), target.address(), &[]);
             assert_eq!((code, &*err), (Some(0), ""), "{out}");
@@ -129,7 +120,7 @@ fn all_data_is_copied_while_it_changes(on: Topology) {
             assert!(out.starts_with(wanted), "{out}");
             let mut client = Client::connect(target.address(), Protocol::Resp3);
             check(&mut client, ANSWERS);
-            run(&mut client, &["SELECT 3"]);
+            client.run_all(&["SELECT 3"]);
             let values = ["GET a", "GET b", "LLEN list"].map(|line| notation::reply(&client.run(line)));
             assert_eq!(values[0], values[1]);
             assert_eq!(values[0].trim_matches('"'), values[2]);
@@ -140,7 +131,7 @@ fn all_data_is_copied_while_it_changes(on: Topology) {
 /// Store nodes report their counts later than they have the keys.
 fn a_key_that_was_just_written_makes_a_target_not_empty(on: Topology) {
     let (source, target) = (TestServer::start(&[]), on.start(&[]));
-    run(&mut target.client(), &["SET own 1"]);
+    target.client().run_all(&["SET own 1"]);
     let (code, _, err) = import(&source.address().to_string(), target.address(), &[]);
     assert_eq!(code, Some(2));
     assert!(err.contains("is not empty, it has 1 keys in database 0:"), "{err}");
@@ -154,7 +145,7 @@ fn what_the_target_has_is_kept() {
     let Some(redis) = source(&dir) else { return };
     let target = TestServer::start(&[]);
     let mut client = target.client();
-    run(&mut client, &["SET text mine", "SELECT 9", "SET own 1"]);
+    client.run_all(&["SET text mine", "SELECT 9", "SET own 1"]);
     let from = redis.address().to_string();
     let (code, out, err) = import(&from, target.address(), &[]);
     assert_eq!((code, &*out), (Some(2), ""));
@@ -189,10 +180,9 @@ fn what_the_target_has_is_kept() {
 fn passwords_of_both_are_used() {
     let dir = TempDir::made("import-password");
     let Some(redis) = source(&dir) else { return };
-    run(
-        &mut redis.client(),
-        &["ACL SETUSER mover on >secret +psync +replconf +ping", "CONFIG SET requirepass p"],
-    );
+    redis
+        .client()
+        .run_all(&["ACL SETUSER mover on >secret +psync +replconf +ping", "CONFIG SET requirepass p"]);
     let authority = Authority::new();
     let flags = authority.flags("server", &["127.0.0.1"]);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();

@@ -8,13 +8,6 @@ use tests::process::command;
 use tests::temp_dir::TempDir;
 use tests::{Client, Oracle, Protocol, TestServer, Value, notation};
 
-fn run(client: &mut Client, lines: &[&str]) {
-    for line in lines {
-        let reply = client.run(line);
-        assert!(!matches!(reply, Value::Error(_)), "{line}: {}", notation::reply(&reply));
-    }
-}
-
 fn ended(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
@@ -30,29 +23,26 @@ fn merge(file: &str, address: impl std::fmt::Display, options: &[&str]) -> (Opti
 /// A backup of a server with values of all types.
 fn backup(dir: &TempDir) -> String {
     let server = TestServer::start(&[]);
-    run(
-        &mut server.client(),
-        &[
-            "MSET text hello number 12",
-            "SET later x PXAT 5102444800123",
-            "SET stays x STICK",
-            "RPUSH list a 1 '' b",
-            "HSET hash f v g w",
-            "HSET timed f v g w",
-            "HPEXPIREAT timed 5102444800123 FIELDS 1 f",
-            "SADD set a b 1",
-            "ZADD zset 1.5 a -inf b",
-            "XADD stream 1-1 a 1 b text",
-            "XGROUP CREATE stream group 0",
-            "XREADGROUP GROUP group one STREAMS stream >",
-            "SELECT 7",
-            "SET text 'in another database'",
-        ],
-    );
+    server.client().run_all(&[
+        "MSET text hello number 12",
+        "SET later x PXAT 5102444800123",
+        "SET stays x STICK",
+        "RPUSH list a 1 '' b",
+        "HSET hash f v g w",
+        "HSET timed f v g w",
+        "HPEXPIREAT timed 5102444800123 FIELDS 1 f",
+        "SADD set a b 1",
+        "ZADD zset 1.5 a -inf b",
+        "XADD stream 1-1 a 1 b text",
+        "XGROUP CREATE stream group 0",
+        "XREADGROUP GROUP group one STREAMS stream >",
+        "SELECT 7",
+        "SET text 'in another database'",
+    ]);
     let mut client = server.client();
     client.eval("for i = 1, 3000 do redis.call('set', 'many' .. i, ('x'):rep(i)) end", &[], &[]);
     client.call(["SCRIPT", "LOAD", "return 1"]);
-    run(&mut client, &["SCRIPT FLAGS e0e1f9fabfc9d4800c877a703b823ac0578ff8db no-writes"]);
+    client.run_all(&["SCRIPT FLAGS e0e1f9fabfc9d4800c877a703b823ac0578ff8db no-writes"]);
     let library = "#!lua name=lib\nredis.register_function('f', function() return 42 end)";
     assert_eq!(client.call(["FUNCTION", "LOAD", library]), Value::Bulk(b"lib".to_vec()));
     let file = dir.child("dump.rdb");
@@ -111,7 +101,7 @@ fn a_file_is_added_to_what_a_server_has() {
     let file = backup(&dir);
     let server = TestServer::start(&[]);
     let mut client = Client::connect(server.address(), Protocol::Resp3);
-    run(&mut client, &["SET text mine", "SET own 1"]);
+    client.run_all(&["SET text mine", "SET own 1"]);
     let (code, out, err) = merge(&file, server.address(), &[]);
     assert_eq!(code, Some(2), "{out}{err}");
     assert_eq!(out, "3010 keys, 1 libraries and 1 scripts restored, 0 expired keys skipped, 1 refused\n");
@@ -161,7 +151,7 @@ fn what_stops_everything_is_told_with_how_far_it_came() {
     let file = backup(&dir);
     let server = TestServer::start(&[]);
     let mut admin = server.client();
-    run(&mut admin, &["ACL SETUSER no on >p ~* +@all -restore"]);
+    admin.run_all(&["ACL SETUSER no on >p ~* +@all -restore"]);
     let (code, out, err) = merge(&file, format!("no:p@{}", server.address()), &[]);
     assert_eq!((code, &*out), (Some(2), ""), "{err}");
     let lines: Vec<&str> = err.lines().collect();

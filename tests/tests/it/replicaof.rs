@@ -21,13 +21,6 @@ fn say(client: &mut Client, line: &str) -> String {
     notation::reply(&client.run(line))
 }
 
-fn run(client: &mut Client, lines: &[&str]) {
-    for line in lines {
-        let reply = client.run(line);
-        assert!(!matches!(reply, Value::Error(_)), "{line}: {}", notation::reply(&reply));
-    }
-}
-
 fn check(client: &mut Client, cases: &[(&str, &str)]) {
     for (line, wanted) in cases {
         assert_eq!(say(client, line), *wanted, "{line}");
@@ -185,7 +178,7 @@ fn write(address: SocketAddr, from: usize, stop: &AtomicBool) {
             assert!(!matches!(reply, Value::Error(_)), "{line}: {}", notation::reply(&reply));
         }
         // As fast as the replica, if there is one.
-        run(&mut client, &["WAIT 1 500"]);
+        client.run_all(&["WAIT 1 500"]);
     }
 }
 
@@ -204,10 +197,10 @@ fn sees_no_half(address: SocketAddr, stop: &AtomicBool) {
 fn a_replica_follows_a_source_under_load(on: Topology) {
     let dir = TempDir::made("replicaof");
     let Some(redis) = Oracle::start_in(dir.path()) else { return };
-    run(&mut redis.client(), PREPARED);
+    redis.client().run_all(PREPARED);
     let server = on.start(&[]);
     let mut replica = server.client();
-    run(&mut replica, &["SET own 1", "SELECT 2", "SET own 1", "SELECT 0"]);
+    replica.run_all(&["SET own 1", "SELECT 2", "SET own 1", "SELECT 0"]);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let _stops = SetOnDrop(&stop);
@@ -225,7 +218,7 @@ fn a_replica_follows_a_source_under_load(on: Topology) {
                 number(&mut replica, "replication", "slave_repl_offset")
                     >= number(&mut source, "replication", "master_repl_offset") - 20_000
             });
-            run(&mut source, &["CLIENT KILL TYPE replica"]);
+            source.run_all(&["CLIENT KILL TYPE replica"]);
             wait_until("it resumes", || number(&mut source, "stats", "sync_partial_ok") > before);
         }
     });
@@ -234,12 +227,12 @@ fn a_replica_follows_a_source_under_load(on: Topology) {
     assert_eq!(number(&mut source, "stats", "sync_full"), 1);
     check(&mut replica, &[("SELECT 0", "+OK"), ("GET own", "nil")]);
     // A crash of the source loses what it has not saved, and the replica has that no more either.
-    run(&mut source, &["SELECT 0", "SET before 1", "SAVE", "SET lost 1"]);
+    source.run_all(&["SELECT 0", "SET before 1", "SAVE", "SET lost 1"]);
     same_as(&mut source, &mut replica);
     check(&mut replica, &[("SELECT 0", "+OK"), ("GET lost", "\"1\"")]);
     let redis = redis.restart_in(dir.path());
     let mut source = redis.client();
-    run(&mut source, &["CONFIG SET repl-diskless-sync-delay 0", "SET after 1"]);
+    source.run_all(&["CONFIG SET repl-diskless-sync-delay 0", "SET after 1"]);
     wait_until("it follows again", || is_up(&mut replica) && say(&mut replica, "GET after") == "\"1\"");
     same_as(&mut source, &mut replica);
     check(&mut replica, &[("SELECT 0", "+OK"), ("GET lost", "nil"), ("GET before", "\"1\"")]);
@@ -248,7 +241,7 @@ fn a_replica_follows_a_source_under_load(on: Topology) {
         &mut replica,
         &[("REPLICAOF NO ONE", "+OK"), ("SET own 2", "+OK"), ("ROLE", r#"["master", 0, []]"#)],
     );
-    run(&mut source, &["SET late 1"]);
+    source.run_all(&["SET late 1"]);
     check(&mut replica, &[("GET late", "nil"), ("GET before", "\"1\""), ("GET own", "\"2\"")]);
 }
 
@@ -259,7 +252,7 @@ fn the_server_to_follow_outlives_the_process() {
     let dir = TempDir::made("replicaof-restart");
     let Some(redis) = Oracle::start_in(dir.path()) else { return };
     let (port, mut source) = (redis.address().port(), redis.client());
-    run(&mut source, &["CONFIG SET repl-diskless-sync no", "SET a 1", "SELECT 4", "SET b 2", "SELECT 0"]);
+    source.run_all(&["CONFIG SET repl-diskless-sync no", "SET a 1", "SELECT 4", "SET b 2", "SELECT 0"]);
     let (file, data) = (dir.child("moonshard.toml"), dir.child("data"));
     fs::write(&file, "").expect("written");
     let flags = ["--config", &*file, "--data-dir", &*data];
@@ -283,11 +276,11 @@ fn the_server_to_follow_outlives_the_process() {
         notation::reply(&Value::Array(role[..4].to_vec())),
         format!(r#"["slave", "127.0.0.1", {port}, "connected"]"#)
     );
-    // The source is told how far its replica is, so that WAIT works there.
-    run(&mut source, &["SET c 3"]);
+    // The source gets the offset of its replica, so that WAIT works there.
+    source.run_all(&["SET c 3"]);
     check(&mut source, &[("WAIT 1 0", "1")]);
     server.kill();
-    run(&mut source, &["SET d 4", "DEL a"]);
+    source.run_all(&["SET d 4", "DEL a"]);
     let server = TestServer::start(&flags);
     let mut replica = server.client();
     check(&mut replica, &[("SET a 1", READ_ONLY)]);
@@ -326,10 +319,11 @@ fn passwords_and_certificates_are_used() {
     ];
     let Some(redis) = Oracle::start_with(dir.path(), &flags) else { return };
     let mut source = redis.client();
-    run(
-        &mut source,
-        &["SET a 1", "ACL SETUSER mover on >secret +psync +replconf +ping", "CONFIG SET requirepass p"],
-    );
+    source.run_all(&[
+        "SET a 1",
+        "ACL SETUSER mover on >secret +psync +replconf +ping",
+        "CONFIG SET requirepass p",
+    ]);
     let server = TestServer::start(&["--tls-ca-cert-file", &root]);
     let mut replica = server.client();
     let fails = |replica: &mut Client, wanted: &str| {
@@ -352,7 +346,7 @@ fn passwords_and_certificates_are_used() {
             (&format!("REPLICAOF localhost {port}"), "+OK"),
         ],
     );
-    run(&mut source, &["SET b 2"]);
+    source.run_all(&["SET b 2"]);
     wait_until("the change comes", || say(&mut replica, "GET b") == "\"2\"");
     assert!(info(&mut source, "replication", "connected_slaves").as_deref() == Some("1"));
     // A certificate that names another host is not accepted.
@@ -437,7 +431,7 @@ fn random_calls_have_the_same_effects() {
     let Some(redis) = Oracle::start() else { return };
     let (mut source, server) = (redis.client(), TestServer::start(&[]));
     let mut replica = server.client();
-    run(&mut source, &["CONFIG SET repl-diskless-sync-delay 0"]);
+    source.run_all(&["CONFIG SET repl-diskless-sync-delay 0"]);
     check(&mut replica, &[(&replica_of(redis.address()), "+OK")]);
     wait_until("the link is up", || is_up(&mut replica));
     let seed = std::env::var("MOONSHARD_DIFF_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);

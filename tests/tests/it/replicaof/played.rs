@@ -7,7 +7,7 @@ use tests::client::read_request;
 use tests::temp_dir::TempDir;
 use tests::{Client, TestServer, Value, wait_until};
 
-use super::{READ_ONLY, check, info, number, replica_of, run, say};
+use super::{READ_ONLY, check, info, number, replica_of, say};
 
 const LOADING: &str = "-LOADING Redis is loading the dataset in memory";
 
@@ -82,7 +82,7 @@ fn a_transaction_that_was_cut_is_not_applied() {
 fn keys_expire_when_their_source_says_so() {
     let (source, server) = (Played::new(), TestServer::start(&[]));
     let mut client = server.client();
-    run(&mut client, &[&replica_of(source.address())]);
+    client.run_all(&[&replica_of(source.address())]);
     let (mut wire, _) = source.asked();
     let now_ms =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("later").as_millis() as u64;
@@ -138,7 +138,7 @@ fn keys_expire_when_their_source_says_so() {
 fn sources_that_are_of_no_use_change_nothing() {
     let (source, server) = (Played::new(), TestServer::start(&[]));
     let mut client = server.client();
-    run(&mut client, &["SET own 1", &replica_of(source.address())]);
+    client.run_all(&["SET own 1", &replica_of(source.address())]);
     let marked = format!("+FULLRESYNC {ID} 0\r\n$EOF:short\r\n");
     for (answer, wanted) in [
         (b"-LOADING Redis is loading".to_vec(), "has ended the connection"),
@@ -179,7 +179,7 @@ fn what_is_no_change_ends_the_link() {
     ] {
         let (source, server) = (Played::new(), TestServer::start(&[]));
         let mut client = server.client();
-        run(&mut client, &[&replica_of(source.address())]);
+        client.run_all(&[&replica_of(source.address())]);
         let (mut wire, _) = source.asked();
         wire.get_mut().write_all(&[copy(FILE.len(), FILE), sent].concat()).expect("it is open");
         wait_until(wanted, || {
@@ -212,7 +212,7 @@ fn other_gateways_refuse_as_well() {
     let (source, file) = (Played::new(), long_file());
     let bytes = file.len() + END.len();
     let serves = |client: &mut Client| wait_until("it serves", || say(client, "SET own 1") == "+OK");
-    run(&mut one_client, &["SET own 1", &replica_of(source.address())]);
+    one_client.run_all(&["SET own 1", &replica_of(source.address())]);
     wait_until("the other one knows", || say(&mut other_client, "SET late 2") == READ_ONLY);
     assert_eq!(info(&mut other_client, "replication", "followed_by_other_gateway").as_deref(), Some("1"));
     check(&mut other_client, &[("GET own", "\"1\"")]);
@@ -230,10 +230,10 @@ fn other_gateways_refuse_as_well() {
     check(&mut one_client, &[("REPLICAOF NO ONE", "+OK"), ("SET own 3", "+OK")]);
     serves(&mut other_client);
     // Another one takes over, and the first follows no longer.
-    run(&mut one_client, &[&replica_of(source.address())]);
+    one_client.run_all(&[&replica_of(source.address())]);
     let _first = source.asked();
     wait_until("the other one knows", || say(&mut other_client, "SET late 2") == READ_ONLY);
-    run(&mut other_client, &[&replica_of(source.address())]);
+    other_client.run_all(&[&replica_of(source.address())]);
     let (mut wire, _) = source.asked();
     wait_until("the first one knows", || {
         info(&mut one_client, "replication", "followed_by_other_gateway").as_deref() == Some("1")
@@ -260,7 +260,7 @@ fn no_one_reads_a_part_of_a_copy() {
     let data = dir.child("data");
     let server = TestServer::start(&["--data-dir", &data]);
     let mut client = server.client();
-    run(&mut client, &["SET own 1", &replica_of(source.address())]);
+    client.run_all(&["SET own 1", &replica_of(source.address())]);
     let file = long_file();
     let bytes = file.len() + END.len();
     // A part of the file comes, then the link is lost.
@@ -290,7 +290,7 @@ fn no_one_reads_a_part_of_a_copy() {
     drop(wire);
     // Another source, of which a part comes; then there is none to follow.
     let other = Played::new();
-    run(&mut client, &[&replica_of(other.address())]);
+    client.run_all(&[&replica_of(other.address())]);
     let (mut wire, asked) = other.asked();
     assert_eq!(asked, [ID, "101"], "it may know the same history");
     wire.get_mut().write_all(&copy(bytes, &file)).expect("it is open");
@@ -301,7 +301,7 @@ fn no_one_reads_a_part_of_a_copy() {
     );
     assert!(wire.read_to_end(&mut Vec::new()).is_ok(), "the link is closed");
     // The process ends in the middle of a copy, and follows no one when it starts again.
-    run(&mut client, &[&replica_of(other.address())]);
+    client.run_all(&[&replica_of(other.address())]);
     let (mut wire, asked) = other.asked();
     assert_eq!(asked, ["?", "-1"]);
     wire.get_mut().write_all(&copy(bytes, &file)).expect("it is open");

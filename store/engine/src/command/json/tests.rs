@@ -349,7 +349,7 @@ fn memory_is_bounded() {
     assert_eq!(bench.contents(), before);
 }
 
-/// Scripts pay for what a call has touched, and every command ends when it is told to.
+/// Scripts pay for what a call has touched, and every command ends when it is cancelled.
 #[test]
 fn work_is_counted_and_ends() {
     const ELEMENTS: usize = 20_000;
