@@ -127,7 +127,11 @@ fn a_process_whose_data_is_deleted_gets_a_copy() {
             let dir = cluster.stores[0].data_dir().join("replicas").join(group);
             std::fs::remove_dir_all(dir).expect("it is there");
         }
-        keys.iter().for_each(|key| drop(client.call(["HSET", key, "field", &"x".repeat(1000)])));
+        // One that is on its way when the process is killed may be answered with UNKNOWN.
+        for key in &keys {
+            let set = ["HSET", key, "field", &"x".repeat(1000)];
+            wait_until("it is acknowledged", || !matches!(client.call(set), Value::Error(_)));
+        }
         cluster.stores[0].start_failing("log-bytes=20000");
         cluster.wait();
         has_copied(&cluster.stores[0])
