@@ -444,7 +444,7 @@ fn restore_copy(dir: &TempDir) {
 }
 
 /// Between two transactions of a player in a bounded run: other tests need the processors, too.
-const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(8);
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;

@@ -24,7 +24,7 @@ const TRANSFERRERS: usize = 2;
 const WINDOW: Duration = Duration::from_secs(4);
 
 /// Between the steps of a player. Some player always waits for the server, which leaves time to other tests.
-const PAUSE: Duration = Duration::from_millis(16);
+const PAUSE: Duration = Duration::from_millis(24);
 
 /// Those that players and tellers use.
 const DATABASES: [usize; 3] = [0, workload::OWN_DATABASES[0], workload::OWN_DATABASES[1]];
