@@ -1,9 +1,13 @@
 //! How the nodes of a cluster without replicas become one of replicated groups.
 
 use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::time::sleep;
 
 use super::credentials::PeerCredentials;
 use super::directory::Directory;
+use super::founding::{AGAIN, REACH_TIMEOUT};
 use super::members;
 use super::moves::look_at;
 use super::topology_error::{NodeError, TopologyError};
@@ -34,6 +38,15 @@ pub async fn adopt(addresses: &[String], credentials: &PeerCredentials) -> Resul
     for ProcessInfo { id, address, .. } in groups.processes.iter().rev() {
         let adopted = members::found(address, *id, &groups, true, credentials).await;
         adopted.map_err(|error| TopologyError::Node(address.clone(), NodeError::from(error)))?;
+    }
+    // Each starts again as a process of the cluster: the next command would not reach it before that.
+    let since = Instant::now();
+    for ProcessInfo { address, .. } in &groups.processes {
+        while !matches!(members::inspect_if_member(address, credentials).await, Ok(Some(_)))
+            && since.elapsed() < REACH_TIMEOUT
+        {
+            sleep(AGAIN).await;
+        }
     }
     Ok(groups)
 }

@@ -13,9 +13,9 @@ use crate::random::random;
 use crate::replication::{GroupInfo, Groups, ProcessInfo};
 
 /// How long processes that cannot be reached are waited for,
-const REACH_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const REACH_TIMEOUT: Duration = Duration::from_secs(5);
 /// and the pause between two attempts.
-const AGAIN: Duration = Duration::from_millis(100);
+pub(super) const AGAIN: Duration = Duration::from_millis(100);
 /// The log of a new group begins behind this entry, which no replica has.
 const BEFORE_FIRST: u64 = 1;
 
