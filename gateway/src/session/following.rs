@@ -41,7 +41,7 @@ pub enum Stage {
     Down,
     /// The connection is being opened.
     Connecting,
-    /// The primary is told who asks, and what for.
+    /// Says to the primary who asks, and what for.
     Handshake,
     /// A copy of all data is received.
     Sync,
