@@ -25,15 +25,17 @@ if [[ -z "${TMPDIR:-}" && -w /dev/shm && $(df --output=avail --block-size=1G /de
     if cp "$(type -P true)" "$memory" && "$memory/true"; then export TMPDIR=$memory; fi
 fi
 
+# As they are given: below some are added for the build.
+settings=$(env | grep -E '^(MOONSHARD|PROPTEST|RUST|CARGO|KUBE)' | sort || true)
 # All that the result of a part depends on: the files of the project, changed ones too, the tools, and the settings of tests.
 state_of_all() {
     local tool
     {
         git ls-files --cached --others --exclude-standard -z | sort --zero-terminated | xargs --null sha256sum
         for tool in rustc cargo node python3 go java redis-server chromium; do
-            type -P "$tool" && { "$tool" --version || "$tool" version; }
+            type -P "$tool" && { "$tool" --version || "$tool" version; } 2>/dev/null
         done
-        env | grep -E '^(MOONSHARD|PROPTEST|RUST|CARGO|KUBE)' | sort || true
+        echo "$settings"
     } 2>&1 | sha256sum
 }
 passes=$target/passed
